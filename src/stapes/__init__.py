@@ -1,0 +1,25 @@
+"""Local speech language models: `stapes.load("tiny-en").transcribe("talk.wav").text`.
+
+Importing this package is cheap: it loads neither NumPy nor the compiled core, starts no thread
+and changes nothing in the host program. `load` does the work.
+"""
+
+from stapes.api import SpeechModel, load
+from stapes.errors import AudioError, CapacityError, ModelError, RequestError, StapesError
+from stapes.models.transcript import Timings, TokenCounts, Transcript
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AudioError",
+    "CapacityError",
+    "ModelError",
+    "RequestError",
+    "SpeechModel",
+    "StapesError",
+    "Timings",
+    "TokenCounts",
+    "Transcript",
+    "__version__",
+    "load",
+]

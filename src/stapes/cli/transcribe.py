@@ -1,0 +1,171 @@
+"""`stapes transcribe`: recordings to text."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from stapes.cli import messages
+from stapes.cli.exits import DONE, exit_code
+from stapes.cli.parameters import model_option, runtime_options
+from stapes.errors import AudioError, CapacityError, RequestError
+from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
+from stapes.output.files import STDIN
+from stapes.output.formats import FORMATS
+
+if TYPE_CHECKING:
+    from stapes.api import SpeechModel
+    from stapes.cli.progress import Reporter
+    from stapes.cli.sinks import Sink
+    from stapes.models.transcript import Transcript
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one call of the command asks for."""
+
+    files: tuple[str, ...]
+    model: str
+    format: str
+    output_dir: Path | None
+    runtime: RuntimeOptions
+    options: TranscribeOptions
+
+
+@click.command("transcribe")
+@click.argument("audio", nargs=-1, required=True, metavar="AUDIO...")
+@model_option
+@click.option(
+    "--language",
+    metavar="LANGUAGE",
+    show_default="detected",
+    help="Force the language: an English name or an ISO 639 code.",
+)
+@click.option("--context", default="", metavar="TEXT", help="Names and words to expect.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(tuple(FORMATS)),
+    default="text",
+    show_default=True,
+    help="A line of text, or a JSON object on a line, for each recording.",
+)
+@click.option(
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write a .txt or .json file for each recording into DIR, nothing to standard output.",
+)
+@runtime_options
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="by its length",
+    help="Most tokens for a piece of at most 30 s.",
+)
+def command(
+    audio: tuple[str, ...],
+    model: str,
+    language: str | None,
+    context: str,
+    format_: str,
+    output_dir: Path | None,
+    weights: WeightFormat,
+    kv: KvFormat,
+    threads: int | None,
+    max_new_tokens: int | None,
+) -> int:
+    """Transcribe recordings: files that hold sound, or - for standard input.
+
+    The text goes to standard output, one recording after another; progress and warnings go to
+    standard error. A recording that cannot be used does not stop the others.
+    """
+    runtime = RuntimeOptions(weights=weights, kv=kv, threads=threads)
+    options = TranscribeOptions(
+        language=_canonical(language), context=context, max_new_tokens=max_new_tokens
+    )
+    return run(Job(audio, model, format_, output_dir, runtime, options))
+
+
+def run(job: Job) -> int:
+    """Do the job: everything that can be refused is refused before the model is loaded."""
+    from stapes.cli.progress import reporter_for_stderr
+
+    _check_stdin(job.files)
+    sink = _open_sink(job)
+    reporter = reporter_for_stderr()
+    model = _load(job, reporter)
+    codes = [_attempt(file, model, job.options, sink, reporter) for file in job.files]
+    return max(codes)
+
+
+def _canonical(language: str | None) -> str | None:
+    if language is None:
+        return None
+    from stapes.text.languages import canonical_language
+
+    return canonical_language(language)
+
+
+def _check_stdin(files: tuple[str, ...]) -> None:
+    if files.count(STDIN) > 1:
+        raise RequestError("standard input (-) can be given only once.")
+    if STDIN in files and (sys.stdin is None or sys.stdin.isatty()):
+        raise RequestError("standard input (-) holds no recording: pipe a file into it.")
+
+
+def _open_sink(job: Job) -> Sink:
+    from stapes.cli.sinks import FolderSink, StdoutSink
+
+    output = FORMATS[job.format]
+    if job.output_dir is None:
+        return StdoutSink(output)
+    return FolderSink(output, job.output_dir, job.files)
+
+
+def _load(job: Job, reporter: Reporter) -> SpeechModel:
+    import stapes
+
+    runtime = job.runtime
+    with reporter.loading(job.model):
+        return stapes.load(
+            job.model, weights=runtime.weights, kv=runtime.kv, threads=runtime.threads
+        )
+
+
+def _attempt(
+    file: str, model: SpeechModel, options: TranscribeOptions, sink: Sink, reporter: Reporter
+) -> int:
+    """Transcribe one recording; an error that concerns it alone is told and becomes its code."""
+    try:
+        transcript = _transcribe(file, model, options, reporter)
+    except (AudioError, CapacityError) as error:
+        messages.error(messages.about(file, str(error)))
+        return exit_code(error)
+    for sentence in transcript.warnings:
+        messages.warning(file, sentence)
+    sink.write(file, transcript)
+    return DONE
+
+
+def _transcribe(
+    file: str, model: SpeechModel, options: TranscribeOptions, reporter: Reporter
+) -> Transcript:
+    with reporter.recording(file) as on_progress:
+        return model.transcribe(
+            _source(file),
+            language=options.language,
+            context=options.context,
+            max_new_tokens=options.max_new_tokens,
+            loop_detection=options.loop_detection,
+            on_progress=on_progress,
+        )
+
+
+def _source(file: str) -> str | BinaryIO:
+    return sys.stdin.buffer if file == STDIN else file

@@ -1,0 +1,1 @@
+"""Transcripts as text and as JSON lines, and the files they go to. Nothing here prints."""
