@@ -1,0 +1,13 @@
+"""Files -> named, typed, checked views of tensors.
+
+`open_safetensors` maps one file or a sharded checkpoint and checks all of it before anything is
+read; `check_tensors` compares what is there with what a model needs; `widen` turns stored words
+into float32.
+"""
+
+from stapes.tensors.check_names import check_tensors
+from stapes.tensors.safetensors import open_safetensors
+from stapes.tensors.store import TensorStore
+from stapes.tensors.tensor import Tensor, widen
+
+__all__ = ["Tensor", "TensorStore", "check_tensors", "open_safetensors", "widen"]
