@@ -29,6 +29,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _usage_sentence(error: click.ClickException) -> str:
-    sentence = error.format_message()
     context = error.ctx if isinstance(error, click.UsageError) else None
-    return f"{sentence} See '{context.command_path} --help'." if context else sentence
+    command = context.command_path if context else "stapes"
+    return f"{error.format_message()} See '{command} --help'."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +47,7 @@ class StdoutSink:
         except BrokenPipeError:
             raise  # the reader has enough: not an error of ours
         except OSError as error:
+            _discard_stdout()
             raise storage_error(error, "to standard output") from error
 
 
@@ -62,3 +65,9 @@ class FolderSink:
         path = self._paths[file]
         write_atomically(path, encode(self._output.render(file, transcript), "utf-8"))
         messages.note(f"wrote {path}")
+
+
+def _discard_stdout() -> None:
+    """Send what is still buffered nowhere; the interpreter would fail once more on its way out."""
+    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -9,6 +9,9 @@ from stapes.models.transcript import Transcript
 
 JsonObject = dict[str, object]
 
+# str.splitlines and some readers break lines at these, which JSON allows unescaped.
+_LINE_BREAKS = str.maketrans({c: f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"})
+
 
 def to_object(file: str, transcript: Transcript) -> JsonObject:
     """The object of one recording; names and order of its fields are part of the interface."""
@@ -30,5 +33,4 @@ def to_object(file: str, transcript: Transcript) -> JsonObject:
 def render(file: str, transcript: Transcript) -> str:
     """One line of JSON; characters outside ASCII stay as they are."""
     line = json.dumps(to_object(file, transcript), ensure_ascii=False, allow_nan=False)
-    # str.splitlines and some readers break lines at these two, which JSON allows unescaped.
-    return line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029") + "\n"
+    return line.translate(_LINE_BREAKS) + "\n"

@@ -1,0 +1,137 @@
+"""`stapes transcribe`: what goes where, and what one failure does to the rest."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from stapes.errors import AudioError, CapacityError, ModelError, NumericError
+
+
+def test_text_goes_to_stdout_one_recording_after_another(run, model):
+    model.answers = {"b.wav": model.said("four\nfive"), "c.wav": model.said("")}
+    ran = run("transcribe", "a.wav", "b.wav", "c.wav")
+    assert (ran.code, ran.out, ran.err) == (0, "one two three\nfour five\n\n", "")
+
+
+def test_json_is_one_object_a_line_with_the_fields_in_order(run, model):
+    model.answers = {"ü.wav": model.said("über 数字", language=None, warnings=("cut short.",))}
+    ran = run("transcribe", "--format", "json", "a.wav", "ü.wav")
+    first, second = ran.out.splitlines()
+    assert list(json.loads(first)) == [
+        "file", "text", "language", "duration_s", "model", "finish_reason", "truncated",
+        "warnings", "token_ids", "tokens", "timings_s",
+    ]  # fmt: skip
+    assert json.loads(second)["language"] is None
+    assert "über 数字" in second
+    assert ran.err == "stapes: warning: ü.wav: cut short.\n"
+
+
+def test_the_model_is_loaded_once_and_first(run, model):
+    run("transcribe", "a.wav", "b.wav")
+    assert [kind for kind, _ in model.events] == ["load", "transcribe", "transcribe"]
+
+
+def test_defaults_are_those_of_the_python_interface(run, model):
+    run("transcribe", "a.wav")
+    assert model.events == [
+        ("load", ("tiny-en", {"weights": "q8", "kv": "f16", "threads": None})),
+        (
+            "transcribe",
+            (
+                "a.wav",
+                {"language": None, "context": "", "max_new_tokens": None, "loop_detection": True},
+            ),
+        ),
+    ]
+
+
+def test_every_option_reaches_the_model(run, model):
+    ran = run(
+        *("transcribe", "--model", "folder", "--weights", "bf16", "--kv", "f32", "--threads", "3"),
+        *("--language", "en", "--context", "Ada, Bob", "--max-new-tokens", "7", "a.wav"),
+    )
+    assert ran.code == 0
+    (_, (name, loaded)), (_, (_, asked)) = model.events
+    assert (name, loaded) == ("folder", {"weights": "bf16", "kv": "f32", "threads": 3})
+    assert asked["language"] == "English"
+    assert (asked["context"], asked["max_new_tokens"]) == ("Ada, Bob", 7)
+
+
+def test_one_bad_recording_does_not_stop_the_others(run, model):
+    model.answers = {"bad.wav": AudioError("not audio.")}
+    ran = run("transcribe", "a.wav", "bad.wav", "c.wav")
+    assert (ran.code, ran.out) == (3, "one two three\none two three\n")
+    assert ran.err == "stapes: error: bad.wav: not audio.\n"
+
+
+def test_a_recording_named_in_its_error_is_not_named_twice(run, model):
+    model.answers = {"bad.wav": AudioError("'bad.wav' is empty.")}
+    assert run("transcribe", "bad.wav").err == "stapes: error: 'bad.wav' is empty.\n"
+
+
+def test_what_does_not_fit_does_not_stop_the_others_and_outranks_bad_audio(run, model):
+    model.answers = {"long.wav": CapacityError("needs 9 GB."), "bad.wav": AudioError("empty.")}
+    ran = run("transcribe", "long.wav", "bad.wav", "c.wav")
+    assert (ran.code, ran.out) == (5, "one two three\n")
+
+
+def test_a_broken_model_stops_everything(run, model):
+    model.answers = {"a.wav": NumericError("layer 3 is NaN.")}
+    ran = run("transcribe", "a.wav", "b.wav")
+    assert (ran.code, ran.out, ran.err) == (4, "", "stapes: error: layer 3 is NaN.\n")
+    assert len(model.events) == 2
+
+
+def test_a_bad_model_is_told_before_any_recording_is_touched(run, model):
+    model.load_error = ModelError("no config.json in folder.")
+    ran = run("transcribe", "--model", "folder", "missing.wav")
+    assert (ran.code, ran.err) == (4, "stapes: error: no config.json in folder.\n")
+
+
+def test_stdin(run, model, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"sound"), isatty=bool))
+    ran = run("transcribe", "--format", "json", "-")
+    assert json.loads(ran.out)["file"] == "-"
+    assert model.events[1][1][0] == b"sound"
+
+
+def test_stdin_can_be_read_only_once(run, model):
+    ran = run("transcribe", "-", "-")
+    assert (ran.code, model.events) == (2, [])
+    assert "only once" in ran.err
+
+
+def test_a_terminal_is_no_recording(run, model, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    ran = run("transcribe", "-")
+    assert (ran.code, model.events) == (2, [])
+    assert "pipe a file" in ran.err
+
+
+def test_a_closed_stdin_is_no_recording(run, model, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert run("transcribe", "-").code == 2
+
+
+def test_a_leading_dash_after_two_dashes_is_a_file(run, model):
+    assert run("transcribe", "--", "-a.wav").code == 0
+    assert model.events[1][1][0] == "-a.wav"
+
+
+def test_the_language_is_checked_before_the_model_is_loaded(run, model):
+    ran = run("transcribe", "--language", "xx", "a.wav")
+    assert (ran.code, model.events) == (2, [])
+    assert ran.err == "stapes: error: unknown language 'xx': known are English, German.\n"
+
+
+@pytest.mark.parametrize("name", ["a\nb.wav", "\x1b[2Jc.wav"])
+def test_control_characters_of_a_file_name_do_not_reach_the_terminal(run, model, name):
+    model.answers = {name: AudioError("empty.")}
+    ran = run("transcribe", name)
+    assert len(ran.err.splitlines()) == 1
+    assert "\x1b" not in ran.err
