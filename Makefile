@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
-PIP    := $(PY) -m pip --disable-pip-version-check --quiet
+PIP    := $(PY) -m pip --disable-pip-version-check -qq
 STAMPS := $(VENV)/.stamps
 BENCH  ?= asr --synthetic qwen3-asr-0.6b --seconds 30 --tokens 64
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +11,6 @@ import pytest
 import stapes
 from stapes import Timings, TokenCounts, Transcript
 from stapes.cli import main
-from stapes.errors import RequestError
 
 TRANSCRIPT = Transcript(
     text="one two three",
@@ -68,21 +65,6 @@ def model(monkeypatch: pytest.MonkeyPatch) -> FakeModel:
     fake = FakeModel()
     monkeypatch.setattr(stapes, "load", fake.load)
     return fake
-
-
-@pytest.fixture(autouse=True)
-def languages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table of two languages in the place of the real one, which has tests of its own."""
-
-    def canonical_language(language: str) -> str:
-        known = {"en": "English", "english": "English", "de": "German"}
-        if language.lower() not in known:
-            raise RequestError(f"unknown language {language!r}: known are English, German.")
-        return known[language.lower()]
-
-    module = types.ModuleType("stapes.text.languages")
-    module.canonical_language = canonical_language  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "stapes.text.languages", module)
 
 
 @dataclass
