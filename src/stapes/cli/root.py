@@ -30,7 +30,8 @@ class _LazyGroup(click.Group):
 
 @click.group(
     cls=_LazyGroup,
-    invoke_without_command=True,
+    invoke_without_command=True,  # to show the help, and fail
+    subcommand_metavar="COMMAND [ARGS]...",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="stapes", message="%(prog)s %(version)s")

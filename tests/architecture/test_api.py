@@ -1,0 +1,35 @@
+"""`stapes.load`: hands on what it is given, with the defaults that the options have."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import fields
+from types import SimpleNamespace
+
+import stapes
+import stapes.models
+from stapes.options import RuntimeOptions, TranscribeOptions
+
+
+def defaults(function) -> dict[str, object]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def test_load_delegates_to_the_registry(monkeypatch):
+    registry = SimpleNamespace(load=lambda *args, **options: (args, options))
+    monkeypatch.setitem(sys.modules, "stapes.models.registry", registry)
+    monkeypatch.setattr(stapes.models, "registry", registry, raising=False)
+    given = stapes.load("folder", weights="bf16", kv="f32", threads=3)
+    assert given == (("folder",), {"weights": "bf16", "kv": "f32", "threads": 3})
+
+
+def test_load_takes_the_runtime_options():
+    assert defaults(stapes.load) == {f.name: f.default for f in fields(RuntimeOptions)}
+
+
+def test_transcribe_takes_the_options_of_a_transcription():
+    taken = defaults(stapes.SpeechModel.transcribe)
+    beside = {"sample_rate": None, "on_progress": None}
+    assert taken == beside | {f.name: f.default for f in fields(TranscribeOptions)}
