@@ -1,0 +1,212 @@
+// The Python module stapes._native.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <stdexcept>
+
+#include "runtime/plan.hpp"
+
+namespace nb = nanobind;
+using namespace stapes;
+
+namespace {
+
+using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ConstBytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using AnyArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
+
+template <class Enum>
+Enum named(const std::map<std::string, Enum>& names, const std::string& name, const char* what) {
+    auto found = names.find(name);
+    if (found == names.end()) throw std::invalid_argument(std::string(what) + ": unknown " + name);
+    return found->second;
+}
+
+Format format_named(const std::string& name) {
+    return named<Format>({{"f32", Format::f32}, {"bf16", Format::bf16}, {"q8", Format::q8}}, name,
+                         "weight format");
+}
+
+KvType kv_named(const std::string& name) {
+    return named<KvType>({{"f32", KvType::f32}, {"f16", KvType::f16}, {"bf16", KvType::bf16}}, name,
+                         "storage type");
+}
+
+size_t packed_bytes(const std::string& format, size_t out, size_t in) {
+    if (!out || !in || out > (1u << 30) || in > (1u << 30))
+        throw std::invalid_argument("a matrix has an impossible shape");
+    return ceil_div(out, kTile) * tile_bytes(format_named(format), in);
+}
+
+// A matrix of packed tiles in memory that Python owns.
+struct PyMatrix {
+    std::string format;
+    size_t out, in;
+    ConstBytes data;
+    PyMatrix(std::string format_, size_t out_, size_t in_, ConstBytes data_)
+        : format(std::move(format_)), out(out_), in(in_), data(std::move(data_)) {
+        if (data.size() != packed_bytes(format, out, in))
+            throw std::invalid_argument("a packed matrix has the wrong number of bytes");
+    }
+    Matrix view() const { return {format_named(format), out, in, data.data()}; }
+};
+
+using ViewTuple = std::tuple<int, size_t, size_t, size_t, size_t>;
+using BufferTuple = std::tuple<std::string, std::string, int, size_t, int>;
+
+View to_view(const ViewTuple& t) {
+    return {std::get<0>(t), std::get<1>(t), std::get<2>(t), std::get<3>(t), std::get<4>(t)};
+}
+
+Buffer to_buffer(const BufferTuple& t) {
+    Element element = named<Element>({{"f32", Element::f32}, {"i32", Element::i32}}, std::get<1>(t),
+                                     "element type");
+    return {std::get<0>(t), element, std::get<2>(t), std::get<3>(t), std::get<4>(t)};
+}
+
+OpDescription to_op(const nb::tuple& t) {
+    OpDescription op;
+    op.kind = nb::cast<std::string>(t[0]);
+    for (const ViewTuple& view : nb::cast<std::vector<ViewTuple>>(t[1]))
+        op.inputs.push_back(to_view(view));
+    op.output = to_view(nb::cast<ViewTuple>(t[2]));
+    op.matrices = nb::cast<std::vector<int>>(t[3]);
+    op.vectors = nb::cast<std::vector<int>>(t[4]);
+    op.ints = nb::cast<std::vector<int64_t>>(t[5]);
+    op.floats = nb::cast<std::vector<double>>(t[6]);
+    return op;
+}
+
+// A plan together with the arrays that its matrices and vectors live in.
+struct PyPlan {
+    std::vector<PyMatrix> matrices;
+    std::vector<Floats> vectors;
+    std::unique_ptr<Plan> plan;
+
+    PyPlan(std::vector<std::string> dims, const std::vector<BufferTuple>& buffer_tuples,
+           const std::vector<nb::tuple>& op_tuples, std::vector<PyMatrix> matrices_,
+           std::vector<Floats> vectors_)
+        : matrices(std::move(matrices_)), vectors(std::move(vectors_)) {
+        std::vector<Buffer> buffers;
+        std::vector<OpDescription> ops;
+        std::vector<Matrix> matrix_views;
+        std::vector<Vector> vector_views;
+        for (const BufferTuple& t : buffer_tuples) buffers.push_back(to_buffer(t));
+        for (const nb::tuple& t : op_tuples) ops.push_back(to_op(t));
+        for (const PyMatrix& m : matrices) matrix_views.push_back(m.view());
+        for (const Floats& v : vectors) vector_views.push_back({v.data(), v.size()});
+        plan = std::make_unique<Plan>(std::move(dims), std::move(buffers), ops,
+                                      std::move(matrix_views), std::move(vector_views));
+    }
+
+    static Plan::Memory memory_of(const AnyArray& array) {
+        if (array.dtype() == nb::dtype<float>())
+            return {array.data(), array.size(), Element::f32};
+        if (array.dtype() == nb::dtype<int32_t>())
+            return {array.data(), array.size(), Element::i32};
+        throw std::invalid_argument("plan: arrays are float32 or int32");
+    }
+
+    void run(Engine& engine, const std::vector<size_t>& counts, const std::vector<AnyArray>& arrays,
+             const std::vector<KvCache*>& caches) const {
+        std::vector<Plan::Memory> memory;
+        for (const AnyArray& array : arrays) memory.push_back(memory_of(array));
+        for (const KvCache* cache : caches)
+            if (!cache) throw std::invalid_argument("plan: a cache is None");
+        nb::gil_scoped_release release;
+        plan->run(engine, counts, memory, caches);
+    }
+};
+
+// Rows [out][in] of f32, f16 or bf16 words, packed into tiles. False when a value is not finite.
+bool pack(Engine& engine, const std::string& format, const std::string& source_type, size_t out,
+          size_t in, ConstBytes source, Bytes packed) {
+    const Format target = format_named(format);
+    const KvType type = kv_named(source_type);
+    const size_t row_bytes = in * (type == KvType::f32 ? 4 : 2), bytes = tile_bytes(target, in);
+    if (packed.size() != packed_bytes(format, out, in) || source.size() != out * row_bytes)
+        throw std::invalid_argument("pack: the arrays do not fit the shape");
+    nb::gil_scoped_release release;
+    std::lock_guard<std::mutex> lock(engine.mutex());
+    auto scratch = engine.per_thread(kTile * in * sizeof(float));
+    std::atomic<bool> finite{true};
+    engine.pool().parallel(ceil_div(out, kTile), 4, [&](size_t first, size_t last, int t) {
+        const float* rows[kTile];
+        for (size_t tile = first; tile < last; ++tile) {
+            size_t outputs = std::min<size_t>(kTile, out - tile * kTile);
+            for (size_t o = 0; o < outputs; ++o) {
+                float* row = scratch.of(t) + o * in;
+                engine.kernels().widen(type, source.data() + (tile * kTile + o) * row_bytes, in, row);
+                rows[o] = row;
+            }
+            if (!engine.kernels().pack_tile(target, rows, outputs, in, packed.data() + tile * bytes))
+                finite = false;
+        }
+    });
+    return finite;
+}
+
+// Row `row` of a packed matrix, dequantised, into y [in].
+void unpack_row(Engine& engine, const PyMatrix& matrix, size_t row,
+                nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu> y) {
+    if (row >= matrix.out || y.size() != matrix.in)
+        throw std::invalid_argument("unpack_row: no such row, or y has the wrong length");
+    Matrix m = matrix.view();
+    engine.kernels().unpack_row(m.format, m.data, m.in, row, y.data());
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.doc() = "The native core: plans, kernels, threads. No model names, no files, no policy.";
+    m.def("instruction_sets", &instruction_sets,
+          "Names of the instruction sets this processor can run, best first.");
+    m.def("packed_bytes", &packed_bytes, nb::arg("format"), nb::arg("out"), nb::arg("in_"));
+    m.def("pack", &pack, nb::arg("engine"), nb::arg("format"), nb::arg("source_type"),
+          nb::arg("out"), nb::arg("in_"), nb::arg("source"), nb::arg("packed"));
+    m.def("unpack_row", &unpack_row, nb::arg("engine"), nb::arg("matrix"), nb::arg("row"),
+          nb::arg("y"));
+    m.attr("PAGE_POSITIONS") = kPagePositions;
+
+    nb::class_<Engine>(m, "Engine")
+        .def(nb::init<int, const std::string&>(), nb::arg("threads"),
+             nb::arg("instruction_set") = "auto", nb::call_guard<nb::gil_scoped_release>())
+        .def_prop_ro("threads", [](Engine& e) { return e.pool().threads(); })
+        .def_prop_ro("instruction_set", [](Engine& e) { return e.kernels().name; });
+
+    nb::class_<PyMatrix>(m, "Matrix")
+        .def(nb::init<std::string, size_t, size_t, ConstBytes>(), nb::arg("format"), nb::arg("out"),
+             nb::arg("in_"), nb::arg("data"))
+        .def_ro("format", &PyMatrix::format)
+        .def_ro("out", &PyMatrix::out)
+        .def_ro("in_", &PyMatrix::in);
+
+    nb::class_<KvCache>(m, "KvCache")
+        .def("__init__",
+             [](KvCache* self, size_t layers, size_t kv_heads, size_t head_dim,
+                const std::string& type) {
+                 new (self) KvCache(layers, kv_heads, head_dim, kv_named(type));
+             },
+             nb::arg("layers"), nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("type"))
+        .def_prop_ro("length", &KvCache::length)
+        .def_prop_ro("capacity", &KvCache::capacity)
+        .def_prop_ro("page_bytes", &KvCache::page_bytes)
+        .def("reserve", &KvCache::reserve, nb::arg("positions"))
+        .def("truncate", &KvCache::truncate, nb::arg("length"))
+        .def("clone", &KvCache::clone);
+
+    nb::class_<PyPlan>(m, "Plan")
+        .def(nb::init<std::vector<std::string>, const std::vector<BufferTuple>&,
+                      const std::vector<nb::tuple>&, std::vector<PyMatrix>, std::vector<Floats>>(),
+             nb::arg("dims"), nb::arg("buffers"), nb::arg("ops"), nb::arg("matrices"),
+             nb::arg("vectors"))
+        .def("run", &PyPlan::run, nb::arg("engine"), nb::arg("counts"), nb::arg("arrays"),
+             nb::arg("caches"));
+}

@@ -1,0 +1,112 @@
+// What a kernel is asked to do, and the table of kernels of one instruction set.
+//
+// Every kernel computes a row from that row, its sequence and the weights alone, in one fixed order
+// of operations: neither the number of rows, nor the regime, nor the split over threads shows in
+// the bits of the result.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace stapes {
+
+enum class Format : int { f32 = 0, bf16 = 1, q8 = 2 };
+enum class KvType : int { f32 = 0, f16 = 1, bf16 = 2 };
+enum class Activation : int { none = 0, gelu = 1 };
+
+constexpr int kTile = 16;        // outputs interleaved in one tile of packed weights
+constexpr int kBlock = 32;       // inputs that share one scale in q8
+constexpr int kKeyTile = 16;     // keys interleaved in one tile of the K cache
+constexpr int kKeyBlock = 256;   // keys of one softmax partial, aligned to absolute positions
+constexpr size_t kQ8BlockBytes = kTile * 2 + kTile * kBlock;
+
+inline size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+inline size_t round_up(size_t a, size_t b) { return ceil_div(a, b) * b; }
+
+// Bytes of one tile of `in` inputs: f32 and bf16 are [in][16]; q8 is, per block of 32 inputs, 16 f16
+// scales and then [16 pairs of inputs][16 outputs][2] int8.
+inline size_t tile_bytes(Format format, size_t in) {
+    switch (format) {
+        case Format::f32: return in * kTile * 4;
+        case Format::bf16: return in * kTile * 2;
+        default: return ceil_div(in, kBlock) * kQ8BlockBytes;
+    }
+}
+
+struct LinearJob {
+    Format format;
+    const uint8_t* weights;  // tiles, one after another
+    size_t in, out;
+    size_t rows;
+    const float* x;          // [rows] at x_stride; f32 and bf16
+    size_t x_stride;
+    const int16_t* xq;       // [rows] at xq_stride: int8 values held as int16; q8
+    size_t xq_stride;
+    const float* xs;         // [rows] at xs_stride: one scale a block; q8
+    size_t xs_stride;
+    float* y;                // [rows] at y_stride
+    size_t y_stride;
+    const float* bias;       // [out] or null
+    Activation activation;
+};
+
+struct AttendJob {
+    KvType kv_type;
+    size_t head_dim;           // of q and out
+    size_t v_stride;           // elements from one key's V row to the next, >= round_up(head_dim, 16)
+    size_t queries;            // query rows in this job
+    const float* const* q;     // [queries] -> [head_dim]
+    float* const* out;         // [queries] -> [head_dim]
+    const int32_t* visible;    // [queries]: keys 0..visible-1 are attended, at least 1
+    float scale;
+    size_t blocks;             // key blocks given
+    const void* const* k;      // [blocks] -> [16 key tiles][head_dim][16 keys]
+    const void* const* v;      // [blocks] -> [256 keys] at v_stride
+    float* scratch;            // attend_scratch_floats(queries, head_dim)
+};
+
+inline size_t attend_scratch_floats(size_t queries, size_t head_dim) {
+    size_t padded = round_up(head_dim, kTile);
+    return queries * (kKeyBlock + 2 * padded + 3) + kKeyTile * head_dim + kKeyBlock * padded + 64;
+}
+
+// Scratch of linear_tiles, per thread: widened weights and the running sums of a block of rows.
+constexpr size_t kLinearScratchFloats = 512 * kTile + 192 * kTile + 64 * kTile + 256;
+
+struct Kernels {
+    const char* name;
+
+    // Tiles [first, last) of a linear layer, for all rows of the job.
+    void (*linear_tiles)(const LinearJob& job, size_t first, size_t last, float* scratch);
+    // x[n] -> int8 values in int16, zero-padded to a multiple of 32, and one scale a block.
+    void (*quantize_row)(const float* x, size_t n, int16_t* q, float* scales);
+    // One output row of packed weights, dequantised: an embedding look-up.
+    void (*unpack_row)(Format format, const uint8_t* weights, size_t in, size_t row, float* y);
+    // `outputs` <= 16 rows of a matrix, f32, into one tile. False when a value is not finite.
+    bool (*pack_tile)(Format format, const float* const* rows, size_t outputs, size_t in,
+                      uint8_t* tile);
+    // Stored words (f32, f16 or bf16) to f32.
+    void (*widen)(KvType type, const void* source, size_t n, float* y);
+
+    void (*rms_norm)(const float* x, size_t n, const float* weight, float eps, float* y);
+    void (*layer_norm)(const float* x, size_t n, const float* weight, const float* bias, float eps,
+                       float* y);
+    void (*rope)(const float* x, const float* cos_sin, size_t head_dim, float* y);
+    void (*silu_gate)(const float* gate, const float* up, size_t n, float* y);
+    void (*gelu)(const float* x, size_t n, float* y);
+    void (*add)(const float* a, const float* b, size_t n, float* y);
+    // First index of the maximum; -1 when any value is NaN.
+    int32_t (*argmax)(const float* x, size_t n);
+
+    // One key's K (interleaved at lane `key % 16` of its tile) or V row into the cache.
+    void (*store_key)(KvType type, const float* x, size_t head_dim, void* tile, size_t lane);
+    void (*store_value)(KvType type, const float* x, size_t head_dim, void* row);
+    void (*attend)(const AttendJob& job);
+};
+
+const Kernels& portable_kernels();
+#if defined(STAPES_HAVE_AVX2)
+const Kernels& avx2_kernels();
+#endif
+
+}  // namespace stapes

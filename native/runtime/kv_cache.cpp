@@ -1,0 +1,59 @@
+#include "kv_cache.hpp"
+
+#include <cstring>
+#include <stdexcept>
+
+namespace stapes {
+
+KvCache::KvCache(size_t layers, size_t kv_heads, size_t head_dim, KvType type)
+    : layers_(layers), kv_heads_(kv_heads), head_dim_(head_dim), type_(type) {
+    if (!layers || !kv_heads || !head_dim || layers > 4096 || kv_heads > 4096 || head_dim > 4096)
+        throw std::invalid_argument("KvCache: layers, kv_heads and head_dim must lie in 1..4096");
+}
+
+size_t KvCache::head_bytes() const {
+    return kPagePositions * (head_dim_ + v_stride()) * word_bytes();
+}
+
+size_t KvCache::page_bytes() const { return layers_ * kv_heads_ * head_bytes(); }
+
+void KvCache::reserve(size_t positions) {
+    std::vector<std::shared_ptr<AlignedBytes>> grown = pages_;
+    while (grown.size() * kPagePositions < positions)
+        grown.push_back(std::make_shared<AlignedBytes>(page_bytes()));
+    pages_.swap(grown);
+}
+
+void KvCache::truncate(size_t length) {
+    if (length > length_)
+        throw std::invalid_argument("KvCache.truncate: " + std::to_string(length) +
+                                    " is beyond the length " + std::to_string(length_));
+    length_ = length;
+}
+
+void KvCache::prepare(size_t first, size_t last) {
+    reserve(last);
+    for (size_t page = first / kPagePositions; page * kPagePositions < last; ++page) {
+        if (pages_[page].use_count() == 1) continue;
+        auto copy = std::make_shared<AlignedBytes>(page_bytes());
+        std::memcpy(copy->data(), pages_[page]->data(), page_bytes());
+        pages_[page] = std::move(copy);
+    }
+}
+
+uint8_t* KvCache::head_base(size_t layer, size_t head, size_t position) const {
+    return pages_[position / kPagePositions]->data() + (layer * kv_heads_ + head) * head_bytes();
+}
+
+void* KvCache::key_tile(size_t layer, size_t head, size_t position) const {
+    size_t tile = position % kPagePositions / kKeyTile;
+    return head_base(layer, head, position) + tile * head_dim_ * kKeyTile * word_bytes();
+}
+
+void* KvCache::value_row(size_t layer, size_t head, size_t position) const {
+    size_t keys = kPagePositions * head_dim_;
+    size_t row = position % kPagePositions * v_stride();
+    return head_base(layer, head, position) + (keys + row) * word_bytes();
+}
+
+}  // namespace stapes

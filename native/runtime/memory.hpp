@@ -1,0 +1,44 @@
+// Memory aligned to cache lines.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace stapes {
+
+// Zeroed memory whose first byte stands on a cache line. Untouched pages cost nothing.
+class AlignedBytes {
+public:
+    AlignedBytes() = default;
+    explicit AlignedBytes(size_t bytes) : bytes_(bytes) {
+        base_ = std::calloc(bytes + 64, 1);
+        if (!base_) throw std::bad_alloc();
+    }
+    ~AlignedBytes() { std::free(base_); }
+    AlignedBytes(const AlignedBytes&) = delete;
+    AlignedBytes& operator=(const AlignedBytes&) = delete;
+    AlignedBytes(AlignedBytes&& other) noexcept { swap(other); }
+    AlignedBytes& operator=(AlignedBytes&& other) noexcept {
+        swap(other);
+        return *this;
+    }
+
+    uint8_t* data() const {
+        return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(base_) + 63) & ~uintptr_t(63));
+    }
+    size_t size() const { return bytes_; }
+
+private:
+    void swap(AlignedBytes& other) {
+        void* base = base_;
+        size_t bytes = bytes_;
+        base_ = other.base_, bytes_ = other.bytes_;
+        other.base_ = base, other.bytes_ = bytes;
+    }
+    void* base_ = nullptr;
+    size_t bytes_ = 0;
+};
+
+}  // namespace stapes

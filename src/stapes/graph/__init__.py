@@ -1,0 +1,18 @@
+"""Networks as plans: a builder, and executors that run the same plan."""
+
+from stapes.graph.builder import GraphBuilder
+from stapes.graph.executor import Executor, KvCacheLike
+from stapes.graph.native import NativeExecutor
+from stapes.graph.plan import Op, Plan, View
+from stapes.graph.reference import ReferenceExecutor
+
+__all__ = [
+    "Executor",
+    "GraphBuilder",
+    "KvCacheLike",
+    "NativeExecutor",
+    "Op",
+    "Plan",
+    "ReferenceExecutor",
+    "View",
+]

@@ -1,0 +1,241 @@
+"""The builder: describes a network as calls and turns it into a plan."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes.graph.ops import OPS
+from stapes.graph.plan import Buffer, Element, Op, Plan, View
+from stapes.weights import PackedMatrix
+
+_T = TypeVar("_T")
+Activation = Literal["none", "gelu"]
+_ACTIVATIONS: dict[Activation, int] = {"none": 0, "gelu": 1}
+
+
+class GraphBuilder:
+    """Collects ops; `build` places their results in as little memory as their lifetimes allow."""
+
+    def __init__(self, *dims: str) -> None:
+        self._dims = dims
+        self._buffers: list[Buffer] = []
+        self._inputs: dict[str, View] = {}
+        self._outputs: dict[str, View] = {}
+        self._ops: list[Op] = []
+        self._matrices: list[PackedMatrix] = []
+        self._vectors: list[NDArray[np.float32]] = []
+
+    # -- inputs and outputs -------------------------------------------------------------------
+
+    def input(self, name: str, dim: str, width: int, per_row: int = 1) -> View:
+        """An f32 input [count(dim) * per_row, width]."""
+        view = self._new(name, dim, width, per_row)
+        self._inputs[name] = view
+        return view
+
+    def index_input(self, name: str, dim: str) -> View:
+        """An i32 input [count(dim)]."""
+        view = self._new(name, dim, 1, 1, "i32")
+        self._inputs[name] = view
+        return view
+
+    def output(self, name: str, view: View) -> None:
+        """Name a result, whole, as an output."""
+        if view.start or view.stride != view.width or view in self._inputs.values():
+            raise ValueError(f"output {name} is not a whole result")
+        self._outputs[name] = view
+
+    # -- ops, in the order of graph.ops.OPS ----------------------------------------------------
+
+    def embed(self, ids: View, table: PackedMatrix) -> View:
+        return self._op("embed", [ids], self._like(ids, table.in_features), matrices=[table])
+
+    def set_rows(self, x: View, values: View, index: View) -> View:
+        return self._op("set_rows", [x, values, index], self._like(x, x.width))
+
+    def take_rows(self, x: View, index: View) -> View:
+        return self._op("take_rows", [x, index], self._like(index, x.width))
+
+    def linear(
+        self,
+        x: View,
+        matrix: PackedMatrix,
+        bias: NDArray[np.float32] | None = None,
+        activation: Activation = "none",
+    ) -> View:
+        return self._op(
+            "linear",
+            [x],
+            self._like(x, matrix.out_features),
+            matrices=[matrix],
+            vectors=[] if bias is None else [bias],
+            ints=[_ACTIVATIONS[activation]],
+        )
+
+    def conv2d(
+        self,
+        x: View,
+        height: int,
+        width: int,
+        matrix: PackedMatrix,
+        bias: NDArray[np.float32],
+        activation: Activation = "none",
+    ) -> View:
+        pixels = ((height + 1) // 2) * ((width + 1) // 2)
+        return self._op(
+            "conv2d",
+            [x],
+            self._new("conv2d", x.buffer.dim, matrix.out_features, pixels),
+            matrices=[matrix],
+            vectors=[bias],
+            ints=[_ACTIVATIONS[activation], height, width],
+        )
+
+    def rms_norm(self, x: View, weight: NDArray[np.float32], eps: float, groups: int = 1) -> View:
+        return self._op(
+            "rms_norm", [x], self._like(x, x.width), vectors=[weight], ints=[groups], floats=[eps]
+        )
+
+    def layer_norm(
+        self, x: View, weight: NDArray[np.float32], bias: NDArray[np.float32], eps: float
+    ) -> View:
+        return self._op(
+            "layer_norm", [x], self._like(x, x.width), vectors=[weight, bias], floats=[eps]
+        )
+
+    def rope_angles(self, positions: View, inv_freq: NDArray[np.float32]) -> View:
+        output = self._like(positions, 2 * inv_freq.size)
+        return self._op("rope_angles", [positions], output, vectors=[inv_freq])
+
+    def rope(self, x: View, angles: View) -> View:
+        return self._op("rope", [x, angles], self._like(x, x.width))
+
+    def cached_attention(
+        self,
+        q: View,
+        k: View,
+        v: View,
+        sequences: View,
+        positions: View,
+        *,
+        layer: int,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+    ) -> View:
+        inputs = [q, k, v, sequences, positions]
+        ints = [layer, heads, kv_heads, head_dim]
+        return self._op("cached_attention", inputs, self._like(q, q.width), ints=ints)
+
+    def window_attention(
+        self, q: View, k: View, v: View, starts: View, ends: View, *, heads: int, head_dim: int
+    ) -> View:
+        inputs = [q, k, v, starts, ends]
+        return self._op(
+            "window_attention", inputs, self._like(q, q.width), ints=[heads, head_dim]
+        )
+
+    def silu_gate(self, gate: View, up: View) -> View:
+        return self._op("silu_gate", [gate, up], self._like(gate, gate.width))
+
+    def gelu(self, x: View) -> View:
+        return self._op("gelu", [x], self._like(x, x.width))
+
+    def add(self, a: View, b: View) -> View:
+        return self._op("add", [a, b], self._like(a, a.width))
+
+    def add_periodic(self, x: View, table: NDArray[np.float32]) -> View:
+        """x[r] + table[r mod len(table)]; table is [period, width]."""
+        return self._op(
+            "add_periodic", [x], self._like(x, x.width), vectors=[np.ravel(table)]
+        )
+
+    def argmax(self, x: View) -> View:
+        output = self._new("argmax", x.buffer.dim, 1, x.per_row, "i32")
+        return self._op("argmax", [x], output)
+
+    # -- building ------------------------------------------------------------------------------
+
+    def build(self) -> Plan:
+        return Plan(
+            dims=self._dims,
+            buffers=tuple(self._buffers),
+            slots=tuple(self._assign_slots()),
+            inputs=dict(self._inputs),
+            outputs=dict(self._outputs),
+            ops=tuple(self._ops),
+            matrices=tuple(self._matrices),
+            vectors=tuple(self._vectors),
+        )
+
+    def _assign_slots(self) -> list[int]:
+        """A slot for each buffer; -1 for inputs and outputs, which live in the caller's memory.
+
+        Buffers of one dimension and size share a slot when their lifetimes do not overlap. Op i's
+        result is placed before its operands are freed, so no op writes over what it reads.
+        """
+        external = {v.buffer.index for v in (*self._inputs.values(), *self._outputs.values())}
+        last_use = {view.buffer.index: i for i, op in enumerate(self._ops) for view in op.inputs}
+        slots = [-1] * len(self._buffers)
+        free: dict[tuple[str, int], list[int]] = {}
+        count = 0
+        for i, op in enumerate(self._ops):
+            result = op.output.buffer
+            if result.index not in external:
+                reusable = free.setdefault((result.dim, result.row_elements), [])
+                if not reusable:
+                    reusable.append(count)
+                    count += 1
+                slots[result.index] = reusable.pop()
+            for buffer in {view.buffer for view in op.inputs} | {result}:
+                if slots[buffer.index] >= 0 and last_use.get(buffer.index, i) == i:
+                    free[buffer.dim, buffer.row_elements].append(slots[buffer.index])
+        return slots
+
+    def _new(
+        self, name: str, dim: str, width: int, per_row: int = 1, element: Element = "f32"
+    ) -> View:
+        if dim not in self._dims:
+            raise ValueError(f"{name}: the plan has no dimension {dim}")
+        buffer = Buffer(len(self._buffers), name, element, dim, width * per_row)
+        self._buffers.append(buffer)
+        return View(buffer, per_row, width, 0, width)
+
+    def _like(self, view: View, width: int) -> View:
+        return self._new(f"{len(self._ops)}", view.buffer.dim, width, view.per_row)
+
+    def _op(
+        self,
+        kind: str,
+        inputs: list[View],
+        output: View,
+        *,
+        matrices: list[PackedMatrix] | None = None,
+        vectors: list[NDArray[np.float32]] | None = None,
+        ints: list[int] | None = None,
+        floats: list[float] | None = None,
+    ) -> View:
+        assert len(inputs) == len(OPS[kind].inputs)
+        op = Op(
+            kind,
+            tuple(inputs),
+            output,
+            tuple(_index(self._matrices, m) for m in matrices or []),
+            tuple(_index(self._vectors, v) for v in vectors or []),
+            tuple(ints or []),
+            tuple(floats or []),
+        )
+        self._ops.append(op)
+        return output
+
+
+def _index(items: list[_T], item: _T) -> int:
+    """Position of `item` itself in `items`, appended when it is new."""
+    for i, known in enumerate(items):
+        if known is item:
+            return i
+    items.append(item)
+    return len(items) - 1

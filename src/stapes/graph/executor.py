@@ -1,0 +1,79 @@
+"""What executors have in common: how a run's arrays are checked and its counts found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes.graph.plan import Plan, View
+
+Array = NDArray[np.float32] | NDArray[np.int32]
+_DTYPES = {"f32": np.float32, "i32": np.int32}
+
+
+class KvCacheLike(Protocol):
+    """The keys and values of one sequence, held by an executor."""
+
+    @property
+    def length(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def page_bytes(self) -> int: ...
+    def reserve(self, positions: int) -> None: ...
+    def truncate(self, length: int) -> None: ...
+    def clone(self) -> KvCacheLike: ...
+
+
+class Executor(Protocol):
+    """Runs one plan, for any number of rows."""
+
+    plan: Plan
+
+    def run(
+        self, inputs: Mapping[str, Array], caches: Sequence[KvCacheLike] = ()
+    ) -> dict[str, Array]:
+        """Run the plan.
+
+        Args:
+            inputs: every input by name: f32 [count * per_row, width] or i32 [count].
+            caches: one for each number that an input `sequences` names.
+
+        Returns:
+            The outputs by name, in the same shapes.
+
+        Raises:
+            ValueError: shapes or types do not fit. IndexError: an index is out of range.
+        """
+        ...
+
+    def new_cache(self, layers: int, kv_heads: int, head_dim: int, type: str) -> KvCacheLike:
+        """An empty cache that this executor can use; type is "f16", "f32" or "bf16"."""
+        ...
+
+
+def checked_inputs(
+    plan: Plan, inputs: Mapping[str, Array]
+) -> tuple[dict[str, Array], dict[str, int]]:
+    """The inputs in the plan's order and types, and the count of every dimension."""
+    if set(inputs) != set(plan.inputs):
+        raise ValueError(f"inputs are {sorted(plan.inputs)}, not {sorted(inputs)}")
+    arrays: dict[str, Array] = {}
+    counts: dict[str, int] = {}
+    for name, view in plan.inputs.items():
+        array = np.ascontiguousarray(inputs[name], dtype=_DTYPES[view.buffer.element])
+        count, rest = divmod(array.size, view.buffer.row_elements)
+        if rest or counts.setdefault(view.buffer.dim, count) != count:
+            raise ValueError(f"input {name} has shape {array.shape}, which does not fit the others")
+        arrays[name] = array
+    return arrays, counts
+
+
+def output_array(view: View, counts: Mapping[str, int]) -> Array:
+    """Memory for an output: f32 [rows, width] or i32 [rows]."""
+    rows = counts[view.buffer.dim] * view.per_row
+    shape = (rows,) if view.buffer.element == "i32" else (rows, view.width)
+    return np.empty(shape, _DTYPES[view.buffer.element])

@@ -1,0 +1,57 @@
+"""What a transcription returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "loop"]
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """Tokens of a transcription, summed over its pieces: whole prompts, audio rows, new ids."""
+
+    prompt: int
+    audio: int
+    new: int
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds spent in each stage; `total` is the wall time from source to text, without `load`."""
+
+    load: float
+    audio: float
+    mel: float
+    encode: float
+    prefill: float
+    decode: float
+    total: float
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The text of one recording and how it came about.
+
+    Attributes:
+        text: the transcript, "" when there was no speech.
+        language: Hugging Face's English name of the language, None when none was reported.
+        duration_s: true duration of the recording in seconds, before any padding.
+        model: name or path of the model.
+        finish_reason: the worst of the pieces' reasons: "loop", else "length", else "stop".
+        truncated: True when any piece was cut short by its token budget, or the audio was cut.
+        warnings: one sentence each.
+        token_ids: all new ids in order, control ids included, EOS excluded.
+    """
+
+    text: str
+    language: str | None
+    duration_s: float
+    model: str
+    finish_reason: FinishReason
+    truncated: bool
+    warnings: tuple[str, ...]
+    token_ids: tuple[int, ...]
+    tokens: TokenCounts
+    timings_s: Timings = field(compare=False)

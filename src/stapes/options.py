@@ -1,0 +1,70 @@
+"""Options of the runtime: frozen, validated once, passed whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from stapes.errors import RequestError
+
+WeightFormat = Literal["f32", "bf16", "q8"]
+KvFormat = Literal["f16", "f32", "bf16"]
+
+WEIGHT_FORMATS: tuple[str, ...] = get_args(WeightFormat)
+KV_FORMATS: tuple[str, ...] = get_args(KvFormat)
+
+
+def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise RequestError(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
+
+
+def _require_positive(name: str, value: int | None) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise RequestError(f"{name} must be a positive whole number, not {value!r}.")
+
+
+@dataclass(frozen=True)
+class RuntimeOptions:
+    """How a model is held and run.
+
+    Attributes:
+        weights: format of the matrices in memory (norms and biases are always f32).
+        kv: storage format of the KV cache.
+        threads: worker threads; None takes what the affinity mask and the CPU quota allow.
+    """
+
+    weights: WeightFormat = "q8"
+    kv: KvFormat = "f16"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        _require_choice("weights", self.weights, WEIGHT_FORMATS)
+        _require_choice("kv", self.kv, KV_FORMATS)
+        _require_positive("threads", self.threads)
+
+
+@dataclass(frozen=True)
+class TranscribeOptions:
+    """What is asked of one transcription.
+
+    Attributes:
+        language: name or ISO 639 code that forces the language; None lets the model detect it.
+        context: text for the system turn (hot words, names); never read as control tokens.
+        max_new_tokens: cap for each piece of at most 30 s; None derives it from the duration.
+        loop_detection: stop a piece whose tokens repeat without end.
+    """
+
+    language: str | None = None
+    context: str = ""
+    max_new_tokens: int | None = None
+    loop_detection: bool = True
+
+    def __post_init__(self) -> None:
+        _require_positive("max_new_tokens", self.max_new_tokens)
+        if self.language is not None and not isinstance(self.language, str):
+            raise RequestError(f"language must be a name or code, not {self.language!r}.")
+        if not isinstance(self.context, str):
+            raise RequestError(f"context must be text, not {type(self.context).__name__}.")
