@@ -1,0 +1,204 @@
+"""FFmpeg, through PyAV: a stream of bytes becomes blocks of samples.
+
+PyAV is imported at the first use: it replaces FFmpeg's log callback (by one that is silent, so
+nothing reaches stderr), which importing stapes must not do to its host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes.audio.mix import Mixdown
+from stapes.audio.reader import PieceReader
+from stapes.errors import AudioError
+
+if TYPE_CHECKING:
+    from av import AudioFrame, AudioStream, Packet
+    from av.container import InputContainer
+
+_DTYPES: dict[str, str] = {
+    "u8": "u1",
+    "s16": "i2",
+    "s32": "i4",
+    "s64": "i8",
+    "flt": "f4",
+    "dbl": "f8",
+}
+
+_HEADER_DURATIONS = frozenset({"aiff", "ape", "au", "flac", "matroska,webm", "mp3", "tta", "wv"})
+"""Formats whose duration is written in the file. Elsewhere FFmpeg estimates it from the bit rate
+or from what is there, so that it says nothing about what is missing. (MP4 is told by its prefix.)
+"""
+
+_OPTIONS = {"protocol_whitelist": "none"}
+"""Playlists and concat scripts are files too: nothing they name may be opened."""
+
+
+@dataclass
+class Decoded:
+    """What happened while one stream was decoded.
+
+    Attributes:
+        packets: packets read. undecodable: those among them that gave an error.
+        breaks: places at which the container itself was damaged.
+        promised_s: duration by the file's own header, None when it has none.
+    """
+
+    packets: int = 0
+    undecodable: int = 0
+    breaks: int = 0
+    promised_s: float | None = None
+
+
+def decode(reader: PieceReader, name: str, mix: Mixdown, raw_format: str | None = None) -> Decoded:
+    """Decode the best audio track into ``mix``; damaged packets are skipped and counted.
+
+    Args:
+        reader: the file from its first byte.
+        name: for messages.
+        mix: takes the blocks.
+        raw_format: FFmpeg's name of a headerless format, to be tried when nothing is recognised.
+
+    Raises:
+        AudioError: not audio, no audio track, or no decoder for it.
+    """
+    result = Decoded()
+    container = _open(reader, name, raw_format)
+    with container:
+        stream = _audio_stream(container, name)
+        for frame in _frames(stream, _packets(container, stream, result), result):
+            mix.add(frame_samples(frame), frame.sample_rate or stream.sample_rate)
+        result.promised_s = _promised_seconds(container, stream, reader)
+    _check_read(reader, name)
+    return result
+
+
+def frame_samples(frame: AudioFrame) -> NDArray[Any]:
+    """The samples of a frame as a view, [channels, n], in the format they were decoded to."""
+    dtype = np.dtype(_DTYPES[frame.format.name.removesuffix("p")])
+    channels, count = frame.layout.nb_channels, frame.samples
+    planes: Any = frame.planes  # buffers, though their stubs do not say so
+    if frame.format.is_planar:
+        return np.stack([np.frombuffer(plane, dtype, count) for plane in planes[:channels]])
+    packed: NDArray[Any] = np.frombuffer(planes[0], dtype, count * channels)
+    return packed.reshape(count, channels).T
+
+
+def _av_errors() -> tuple[type[Exception], ...]:
+    """What PyAV raises: its own tree, and plain Python errors for arguments it rejects itself."""
+    import av
+
+    return (av.FFmpegError, ValueError, LookupError, RuntimeError, OSError, EOFError)
+
+
+def _open(reader: PieceReader, name: str, raw_format: str | None) -> InputContainer:
+    import av
+
+    for format_name in (None, raw_format) if raw_format else (None,):
+        reader.seek(0)
+        try:
+            return av.open(
+                reader,
+                "r",
+                format=format_name,
+                container_options=_OPTIONS,
+                metadata_errors="replace",  # tags in Latin-1 must not stop a recording
+            )
+        except _av_errors() as error:
+            failure = error
+    _check_read(reader, name)
+    raise AudioError(_unrecognised(reader, name)) from failure
+
+
+def _unrecognised(reader: PieceReader, name: str) -> str:
+    reader.seek(4)
+    if reader.read(4) == b"ftyp":
+        return f"{name} is an MP4 file that was cut off or never finished: its index is missing."
+    return f"{name} is not a recording: none of the known formats fits its {reader.size} bytes."
+
+
+def _check_read(reader: PieceReader, name: str) -> None:
+    if reader.error is not None:
+        raise AudioError(f"{name} could not be read: {reader.error}.") from reader.error
+
+
+def _audio_stream(container: InputContainer, name: str) -> AudioStream:
+    if not container.streams.audio:
+        kinds = sorted({stream.type for stream in container.streams if stream.type})
+        found = f"only {' and '.join(kinds)}" if kinds else "no tracks at all"
+        raise AudioError(f"{name} has no audio track: it holds {found}.")
+    usable = [stream for stream in container.streams.audio if stream.codec_context is not None]
+    if not usable:
+        raise AudioError(f"{name} cannot be decoded: its audio codec is unknown.")
+    best = container.streams.best("audio")
+    return next((stream for stream in usable if stream is best), usable[0])
+
+
+def _packets(
+    container: InputContainer, stream: AudioStream, result: Decoded
+) -> Iterator[Packet[AudioStream]]:
+    """The packets of the stream; behind a damaged place the reading goes on, if it gets on."""
+    while True:
+        before = result.packets
+        try:
+            for packet in container.demux(stream):
+                if packet.size:
+                    result.packets += 1
+                    yield packet
+            return
+        except _av_errors():
+            result.breaks += 1
+            if result.packets == before:
+                return
+
+
+def _frames(
+    stream: AudioStream, packets: Iterable[Packet[AudioStream]], result: Decoded
+) -> Iterator[AudioFrame]:
+    errors = _av_errors()
+    for packet in packets:
+        try:
+            frames = stream.decode(packet)
+        except errors:
+            result.undecodable += 1
+            continue
+        yield from frames
+    try:
+        rest = stream.decode(None)
+    except errors:
+        return
+    yield from rest
+
+
+def _promised_seconds(
+    container: InputContainer, stream: AudioStream, reader: PieceReader
+) -> float | None:
+    name = container.format.name
+    if name not in _HEADER_DURATIONS and not name.startswith("mov,"):
+        return None
+    if name == "mp3" and not _has_mp3_header(reader):
+        return None
+    if stream.duration is not None and stream.time_base is not None:
+        return float(stream.duration * stream.time_base)
+    if container.duration is not None and len(container.streams) == 1:
+        return container.duration / 1_000_000  # AV_TIME_BASE: microseconds
+    return None
+
+
+def _has_mp3_header(reader: PieceReader) -> bool:
+    """Whether the first MP3 frame carries the frame count (Xing, Info, VBRI), after ID3v2 tags."""
+    reader.seek(0)
+    head = reader.read(10)
+    skip, shifts = 0, (21, 14, 7, 0)
+    if head[:3] == b"ID3" and len(head) == 10:
+        skip = 10 + sum(
+            (byte & 0x7F) << shift for byte, shift in zip(head[6:], shifts, strict=True)
+        )
+    reader.seek(skip)
+    first_frame = reader.read(4096)
+    return any(tag in first_frame for tag in (b"Xing", b"Info", b"VBRI"))

@@ -1,0 +1,149 @@
+"""Blocks of any rate and channel count become one mono signal at 16 kHz.
+
+Block by block, so that hours of 48 kHz audio never stand in memory at once. Channels are averaged
+before the one resampling step; both are linear, so the order changes nothing but the cost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from stapes.audio.normalise import normalise
+from stapes.audio.recording import SAMPLE_RATE, Audio
+from stapes.errors import AudioError
+
+MIN_RATE = 1_000
+MAX_RATE = 1_000_000
+"""Hz. Outside lies no recording of speech, but a damaged header that would blow up the output."""
+
+CANCELLATION_RATIO = 0.01
+"""Mono energy / mean channel energy below which the channels are said to cancel (-20 dB).
+Unrelated channels keep 1 / channels, one speaking channel among six keeps 1 / 6."""
+
+_HALF_RANGE: dict[str, int] = {"u1": 2**7, "i2": 2**15, "i4": 2**31, "i8": 2**63}
+
+
+def as_float(block: NDArray[Any]) -> NDArray[np.float32]:
+    """Scale u8, i16, i32, i64 to [-1, 1) and cast floats as they are; f32, always a copy."""
+    half = _HALF_RANGE.get(block.dtype.str[1:])
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes inf and is reported later
+        scaled = block.astype(np.float32)
+    if half is None:
+        return scaled
+    if block.dtype.kind == "u":
+        scaled -= half
+    scaled *= np.float32(1.0 / half)
+    return scaled
+
+
+class Mixdown:
+    """Collects blocks of one recording and makes an :class:`Audio` of them.
+
+    Blocks may differ in rate and channels; each run of blocks at one rate is resampled as a whole.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pieces: list[NDArray[np.float32]] = []
+        self._stream: soxr.ResampleStream | None = None
+        self._rate = SAMPLE_RATE
+        self._samples_at: dict[int, int] = {}
+        self._not_finite = 0
+        self._first_not_finite: tuple[int, float] | None = None
+        self._channel_energy = 0.0
+        self._mono_energy = 0.0
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds taken in so far, by source samples / source rate."""
+        return sum(count / rate for rate, count in self._samples_at.items())
+
+    def add(self, block: NDArray[Any], rate: int) -> None:
+        """Append one block: [channels, n] u8, i16, i32, i64, f32 or f64, at ``rate`` Hz.
+
+        Raises:
+            AudioError: a rate that no recording has.
+        """
+        if not MIN_RATE <= rate <= MAX_RATE:
+            raise AudioError(
+                f"{self._name} says its sample rate is {rate} Hz;"
+                f" rates from {MIN_RATE} to {MAX_RATE} Hz can be read."
+            )
+        if block.shape[1] == 0:
+            return
+        channels = as_float(block)
+        self._zero_not_finite(channels, rate)
+        self._samples_at[rate] = self._samples_at.get(rate, 0) + block.shape[1]
+        self._resample(self._to_mono(channels), rate)
+
+    def finish(self, warnings: tuple[str, ...] = ()) -> Audio:
+        """The recording, normalised; ``warnings`` come before those found here.
+
+        Raises:
+            AudioError: no samples, or samples that are not finite.
+        """
+        self._flush()
+        total = sum(self._samples_at.values())
+        if self._first_not_finite is not None:
+            index, seconds = self._first_not_finite
+            raise AudioError(
+                f"{self._name} holds values that are not numbers: {self._not_finite} of its samples"
+                f" are NaN or infinite, the first at sample {index} ({seconds:.3f} s)."
+            )
+        if total == 0:
+            raise AudioError(f"{self._name} holds no audio: it has no samples.")
+        samples = np.concatenate(self._pieces)
+        if samples.size == 0:
+            raise AudioError(f"{self._name} is too short: it has {total} samples in all.")
+        return Audio(normalise(samples, self._name), self.duration_s, warnings + self._warnings())
+
+    def _zero_not_finite(self, channels: NDArray[np.float32], rate: int) -> None:
+        """Count NaN and infinity and blank them, so that the rest can still be counted."""
+        bad = ~np.isfinite(channels)
+        if not bad.any():
+            return
+        if self._first_not_finite is None:
+            index = int(bad.any(axis=0).argmax())
+            before = sum(self._samples_at.values())
+            self._first_not_finite = (before + index, self.duration_s + index / rate)
+        self._not_finite += int(bad.sum())
+        channels[bad] = 0.0
+
+    def _to_mono(self, channels: NDArray[np.float32]) -> NDArray[np.float32]:
+        if channels.shape[0] == 1:
+            return channels.reshape(-1)
+        wide = channels.astype(np.float64)
+        mono: NDArray[np.float64] = wide.mean(axis=0)
+        self._channel_energy += float(np.sum(wide * wide)) / wide.shape[0]
+        self._mono_energy += float(np.dot(mono, mono))
+        return mono.astype(np.float32)
+
+    def _resample(self, mono: NDArray[np.float32], rate: int) -> None:
+        if rate != self._rate:
+            self._flush()
+            self._rate = rate
+        if rate == SAMPLE_RATE:
+            self._pieces.append(mono)
+            return
+        if self._stream is None:
+            self._stream = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ")
+        self._pieces.append(self._stream.resample_chunk(mono))
+
+    def _flush(self) -> None:
+        """Take what the resampler of the present run still holds."""
+        if self._stream is not None:
+            self._pieces.append(self._stream.resample_chunk(np.zeros(0, np.float32), last=True))
+            self._stream = None
+
+    def _warnings(self) -> tuple[str, ...]:
+        if self._mono_energy >= CANCELLATION_RATIO * self._channel_energy:
+            return ()
+        percent = 100 * self._mono_energy / self._channel_energy
+        return (
+            f"The channels cancel each other: their mean keeps {percent:.2g}% of their energy"
+            " (one of them is probably inverted).",
+        )
