@@ -69,8 +69,13 @@ def encode(container, codec, x=None, rate=48_000, channels=1, video=False, targe
     out = target or io.BytesIO()
     with av.open(out, "w", format=container, options=options) as muxer:
         picture = _video_stream(muxer) if video else None
-        layout = {1: "mono", 2: "stereo", 6: "5.1"}[channels]
-        sound = muxer.add_stream(codec, rate=rate, layout=layout) if codec else None
+        layout = {1: "mono", 2: "stereo", 6: "5.1", 16: "hexadecagonal"}[channels]
+        separate = (
+            {"mapping_family": "255"} if channels > 8 else {}
+        )  # Opus: channels without a place
+        sound = (
+            muxer.add_stream(codec, rate=rate, layout=layout, options=separate) if codec else None
+        )
         if sound:
             _mux_sound(muxer, sound, tone(2.0, rate) if x is None else x)
         if picture:
@@ -87,8 +92,8 @@ def _video_stream(muxer):
 
 def _mux_sound(muxer, stream, x):
     shape = (stream.layout.nb_channels, np.shape(x)[-1])
-    planes = np.ascontiguousarray(np.broadcast_to(x, shape), np.float32)
-    frame = av.AudioFrame.from_ndarray(planes, format="fltp", layout=stream.layout.name)
+    packed = np.broadcast_to(x, shape).T.astype(np.float32).reshape(1, -1)
+    frame = av.AudioFrame.from_ndarray(packed, format="flt", layout=stream.layout.name)
     frame.sample_rate, frame.pts = stream.rate, 0
     muxer.mux(stream.encode(frame))
     muxer.mux(stream.encode(None))

@@ -160,9 +160,11 @@ def test_a_streamed_file_has_no_size_and_is_not_called_cut(size):
 
 def test_two_data_chunks_are_joined_and_said():
     second = sounds.s16(sounds.tone(0.05, hz=1000))
-    audio = read_audio(riff(FMT, DATA, chunk(b"LIST", b"INFOx"), chunk(b"data", second)))
+    first = chunk(b"data", SHORT + b"\x7f")  # half a sample too much must not shift the second
+    audio = read_audio(riff(FMT, first, chunk(b"LIST", b"INFOx"), chunk(b"data", second)))
     assert audio.samples.shape == (2400,)
     assert sounds.strongest_hz(audio.samples[1600:]) == pytest.approx(1000, abs=20)
+    np.testing.assert_allclose(audio.samples[1600:], sounds.tone(0.05, hz=1000), atol=1e-4)
     assert audio.warnings == ("The file has 2 data chunks; they were joined in order.",)
 
 

@@ -82,11 +82,18 @@ def frame_samples(frame: AudioFrame) -> NDArray[Any]:
     """The samples of a frame as a view, [channels, n], in the format they were decoded to."""
     dtype = np.dtype(_DTYPES[frame.format.name.removesuffix("p")])
     channels, count = frame.layout.nb_channels, frame.samples
-    planes: Any = frame.planes  # buffers, though their stubs do not say so
     if frame.format.is_planar:
-        return np.stack([np.frombuffer(plane, dtype, count) for plane in planes[:channels]])
-    packed: NDArray[Any] = np.frombuffer(planes[0], dtype, count * channels)
-    return packed.reshape(count, channels).T
+        return np.stack([_plane(frame, index, dtype, count) for index in range(channels)])
+    return _plane(frame, 0, dtype, count * channels).reshape(count, channels).T
+
+
+def _plane(frame: AudioFrame, index: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    """One plane as a view. ``frame.planes`` would read past its end beyond eight channels."""
+    from av.audio.plane import AudioPlane
+
+    plane: Any = AudioPlane(frame, index)
+    view: NDArray[Any] = np.frombuffer(plane, dtype, count)
+    return view
 
 
 def _av_errors() -> tuple[type[Exception], ...]:
@@ -186,7 +193,8 @@ def _promised_seconds(
     if stream.duration is not None and stream.time_base is not None:
         return float(stream.duration * stream.time_base)
     if container.duration is not None and len(container.streams) == 1:
-        return container.duration / 1_000_000  # AV_TIME_BASE: microseconds
+        before = max(container.start_time or 0, 0)  # the clock of a live recording runs already
+        return (container.duration - before) / 1_000_000  # AV_TIME_BASE: microseconds
     return None
 
 

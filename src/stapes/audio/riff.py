@@ -93,13 +93,20 @@ def parse_wav(file: BinaryIO, start: int, stop: int, name: str) -> Wav | None:
         raise AudioError(
             f"{name} holds no audio: it has no data chunk in its {stop - start} bytes."
         )
-    if sum(end - begin for begin, end in walk.data) < wav_format.frame_bytes:
+    data = [_whole_frames(chunk, wav_format.frame_bytes) for chunk in walk.data]
+    if all(begin == end for begin, end in data):
         raise AudioError(f"{name} holds no audio: its data chunk has no samples.")
-    if len(walk.data) > 1:
-        warnings.append(f"The file has {len(walk.data)} data chunks; they were joined in order.")
+    if len(data) > 1:
+        warnings.append(f"The file has {len(data)} data chunks; they were joined in order.")
     seconds = walk.promised_bytes / (wav_format.frame_bytes * wav_format.rate)
-    pieces: tuple[Piece, ...] = (wav_format.header(), *walk.data)
+    pieces: tuple[Piece, ...] = (wav_format.header(), *data)
     return Wav(pieces, None if walk.open_ended else seconds, tuple(warnings))
+
+
+def _whole_frames(chunk: Range, frame_bytes: int) -> Range:
+    """Without half a frame at the end, which would shift what follows."""
+    begin, end = chunk
+    return begin, end - (end - begin) % frame_bytes
 
 
 def _walk(file: BinaryIO, position: int, stop: int) -> _Walk:
