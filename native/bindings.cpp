@@ -60,6 +60,8 @@ struct PyMatrix {
 
 using ViewTuple = std::tuple<int, size_t, size_t, size_t, size_t>;
 using BufferTuple = std::tuple<std::string, std::string, int, size_t, int>;
+using OpTuple = std::tuple<std::string, std::vector<ViewTuple>, ViewTuple, std::vector<int>,
+                           std::vector<int>, std::vector<int64_t>, std::vector<double>>;
 
 View to_view(const ViewTuple& t) {
     return {std::get<0>(t), std::get<1>(t), std::get<2>(t), std::get<3>(t), std::get<4>(t)};
@@ -71,16 +73,15 @@ Buffer to_buffer(const BufferTuple& t) {
     return {std::get<0>(t), element, std::get<2>(t), std::get<3>(t), std::get<4>(t)};
 }
 
-OpDescription to_op(const nb::tuple& t) {
+OpDescription to_op(const OpTuple& t) {
     OpDescription op;
-    op.kind = nb::cast<std::string>(t[0]);
-    for (const ViewTuple& view : nb::cast<std::vector<ViewTuple>>(t[1]))
-        op.inputs.push_back(to_view(view));
-    op.output = to_view(nb::cast<ViewTuple>(t[2]));
-    op.matrices = nb::cast<std::vector<int>>(t[3]);
-    op.vectors = nb::cast<std::vector<int>>(t[4]);
-    op.ints = nb::cast<std::vector<int64_t>>(t[5]);
-    op.floats = nb::cast<std::vector<double>>(t[6]);
+    op.kind = std::get<0>(t);
+    for (const ViewTuple& view : std::get<1>(t)) op.inputs.push_back(to_view(view));
+    op.output = to_view(std::get<2>(t));
+    op.matrices = std::get<3>(t);
+    op.vectors = std::get<4>(t);
+    op.ints = std::get<5>(t);
+    op.floats = std::get<6>(t);
     return op;
 }
 
@@ -91,7 +92,7 @@ struct PyPlan {
     std::unique_ptr<Plan> plan;
 
     PyPlan(std::vector<std::string> dims, const std::vector<BufferTuple>& buffer_tuples,
-           const std::vector<nb::tuple>& op_tuples, std::vector<PyMatrix> matrices_,
+           const std::vector<OpTuple>& op_tuples, std::vector<PyMatrix> matrices_,
            std::vector<Floats> vectors_)
         : matrices(std::move(matrices_)), vectors(std::move(vectors_)) {
         std::vector<Buffer> buffers;
@@ -99,7 +100,7 @@ struct PyPlan {
         std::vector<Matrix> matrix_views;
         std::vector<Vector> vector_views;
         for (const BufferTuple& t : buffer_tuples) buffers.push_back(to_buffer(t));
-        for (const nb::tuple& t : op_tuples) ops.push_back(to_op(t));
+        for (const OpTuple& t : op_tuples) ops.push_back(to_op(t));
         for (const PyMatrix& m : matrices) matrix_views.push_back(m.view());
         for (const Floats& v : vectors) vector_views.push_back({v.data(), v.size()});
         plan = std::make_unique<Plan>(std::move(dims), std::move(buffers), ops,
@@ -204,7 +205,7 @@ NB_MODULE(_native, m) {
 
     nb::class_<PyPlan>(m, "Plan")
         .def(nb::init<std::vector<std::string>, const std::vector<BufferTuple>&,
-                      const std::vector<nb::tuple>&, std::vector<PyMatrix>, std::vector<Floats>>(),
+                      const std::vector<OpTuple>&, std::vector<PyMatrix>, std::vector<Floats>>(),
              nb::arg("dims"), nb::arg("buffers"), nb::arg("ops"), nb::arg("matrices"),
              nb::arg("vectors"))
         .def("run", &PyPlan::run, nb::arg("engine"), nb::arg("counts"), nb::arg("arrays"),
