@@ -22,6 +22,11 @@ using ConstBytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::dev
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using AnyArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
+void need_aligned(const void* data, size_t bytes, const char* what) {
+    if (reinterpret_cast<uintptr_t>(data) % bytes)
+        throw std::invalid_argument(std::string(what) + ": an array is not aligned to its words");
+}
+
 template <class Enum>
 Enum named(const std::map<std::string, Enum>& names, const std::string& name, const char* what) {
     auto found = names.find(name);
@@ -54,6 +59,7 @@ struct PyMatrix {
         : format(std::move(format_)), out(out_), in(in_), data(std::move(data_)) {
         if (data.size() != packed_bytes(format, out, in))
             throw std::invalid_argument("a packed matrix has the wrong number of bytes");
+        need_aligned(data.data(), format == "f32" ? 4 : 2, "a packed matrix");
     }
     Matrix view() const { return {format_named(format), out, in, data.data()}; }
 };
@@ -102,12 +108,16 @@ struct PyPlan {
         for (const BufferTuple& t : buffer_tuples) buffers.push_back(to_buffer(t));
         for (const OpTuple& t : op_tuples) ops.push_back(to_op(t));
         for (const PyMatrix& m : matrices) matrix_views.push_back(m.view());
-        for (const Floats& v : vectors) vector_views.push_back({v.data(), v.size()});
+        for (const Floats& v : vectors) {
+            need_aligned(v.data(), sizeof(float), "plan");
+            vector_views.push_back({v.data(), v.size()});
+        }
         plan = std::make_unique<Plan>(std::move(dims), std::move(buffers), ops,
                                       std::move(matrix_views), std::move(vector_views));
     }
 
     static Plan::Memory memory_of(const AnyArray& array) {
+        need_aligned(array.data(), 4, "plan");
         if (array.dtype() == nb::dtype<float>())
             return {array.data(), array.size(), Element::f32};
         if (array.dtype() == nb::dtype<int32_t>())
@@ -134,6 +144,8 @@ bool pack(Engine& engine, const std::string& format, const std::string& source_t
     const size_t row_bytes = in * (type == KvType::f32 ? 4 : 2), bytes = tile_bytes(target, in);
     if (packed.size() != packed_bytes(format, out, in) || source.size() != out * row_bytes)
         throw std::invalid_argument("pack: the arrays do not fit the shape");
+    need_aligned(source.data(), type == KvType::f32 ? 4 : 2, "pack");
+    need_aligned(packed.data(), target == Format::f32 ? 4 : 2, "pack");
     nb::gil_scoped_release release;
     std::lock_guard<std::mutex> lock(engine.mutex());
     auto scratch = engine.per_thread(kTile * in * sizeof(float));
@@ -166,14 +178,16 @@ void unpack_row(Engine& engine, const PyMatrix& matrix, size_t row,
 }  // namespace
 
 NB_MODULE(_native, m) {
+    // noconvert: a converted array would be a copy, and what is written to it lost.
     m.doc() = "The native core: plans, kernels, threads. No model names, no files, no policy.";
     m.def("instruction_sets", &instruction_sets,
           "Names of the instruction sets this processor can run, best first.");
     m.def("packed_bytes", &packed_bytes, nb::arg("format"), nb::arg("out"), nb::arg("in_"));
     m.def("pack", &pack, nb::arg("engine"), nb::arg("format"), nb::arg("source_type"),
-          nb::arg("out"), nb::arg("in_"), nb::arg("source"), nb::arg("packed"));
+          nb::arg("out"), nb::arg("in_"), nb::arg("source").noconvert(),
+          nb::arg("packed").noconvert());
     m.def("unpack_row", &unpack_row, nb::arg("engine"), nb::arg("matrix"), nb::arg("row"),
-          nb::arg("y"));
+          nb::arg("y").noconvert());
     m.attr("PAGE_POSITIONS") = kPagePositions;
 
     nb::class_<Engine>(m, "Engine")
@@ -184,7 +198,7 @@ NB_MODULE(_native, m) {
 
     nb::class_<PyMatrix>(m, "Matrix")
         .def(nb::init<std::string, size_t, size_t, ConstBytes>(), nb::arg("format"), nb::arg("out"),
-             nb::arg("in_"), nb::arg("data"))
+             nb::arg("in_"), nb::arg("data").noconvert())
         .def_ro("format", &PyMatrix::format)
         .def_ro("out", &PyMatrix::out)
         .def_ro("in_", &PyMatrix::in);
@@ -208,6 +222,6 @@ NB_MODULE(_native, m) {
                       const std::vector<OpTuple>&, std::vector<PyMatrix>, std::vector<Floats>>(),
              nb::arg("dims"), nb::arg("buffers"), nb::arg("ops"), nb::arg("matrices"),
              nb::arg("vectors"))
-        .def("run", &PyPlan::run, nb::arg("engine"), nb::arg("counts"), nb::arg("arrays"),
-             nb::arg("caches"));
+        .def("run", &PyPlan::run, nb::arg("engine"), nb::arg("counts"),
+             nb::arg("arrays").noconvert(), nb::arg("caches"));
 }
