@@ -1,0 +1,83 @@
+"""A decoder ready to run: a spec, its weights, and executors of its plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes.decoder.network import Want, build_plan
+from stapes.decoder.session import Session
+from stapes.decoder.spec import DecoderSpec
+from stapes.decoder.weights import DecoderWeights
+from stapes.graph import Executor, KvCacheLike, Plan
+from stapes.options import KvFormat
+
+
+class Decoder:
+    """Runs rows of any number of sequences; holds no state of its own between runs.
+
+    Args:
+        spec, weights: what to run.
+        make_executor: makes an executor for a plan, such as `NativeExecutor` on an engine.
+        kv: storage format of the caches.
+        memory_limit_bytes: most that one session's cache may take; None: what the machine has left.
+    """
+
+    def __init__(
+        self,
+        spec: DecoderSpec,
+        weights: DecoderWeights,
+        make_executor: Callable[[Plan], Executor],
+        kv: KvFormat = "f16",
+        memory_limit_bytes: int | None = None,
+    ) -> None:
+        self.spec = spec
+        self.weights = weights
+        self.kv = kv
+        self.memory_limit_bytes = memory_limit_bytes
+        self._make_executor = make_executor
+
+    @cached_property
+    def _next(self) -> Executor:
+        return self._make_executor(build_plan(self.spec, self.weights, "next"))
+
+    @cached_property
+    def _logits(self) -> Executor:
+        return self._make_executor(build_plan(self.spec, self.weights, "logits"))
+
+    def new_session(self) -> Session:
+        """A session for one sequence, with an empty cache."""
+        return Session(self, self.new_cache())
+
+    def new_cache(self) -> KvCacheLike:
+        """An empty cache of this decoder's shape."""
+        spec = self.spec
+        return self._next.new_cache(
+            spec.num_hidden_layers, spec.num_key_value_heads, spec.head_dim, self.kv
+        )
+
+    def run(
+        self,
+        ids: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        sequences: NDArray[np.int32],
+        caches: Sequence[KvCacheLike],
+        values: NDArray[np.float32],
+        index: NDArray[np.int32],
+        picked: NDArray[np.int32],
+        want: Want = "next",
+    ) -> NDArray[np.int32] | NDArray[np.float32]:
+        """One run of the plan; see `network.build_plan` for the arrays."""
+        executor = self._next if want == "next" else self._logits
+        inputs = {
+            "ids": ids,
+            "sequences": sequences,
+            "positions": positions,
+            "values": values,
+            "index": index,
+            "picked": picked,
+        }
+        return executor.run(inputs, caches)[want]

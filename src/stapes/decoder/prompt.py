@@ -1,0 +1,120 @@
+"""A prompt: token ids, and embedding rows that take the place of some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes.decoder.spec import DecoderSpec
+from stapes.errors import CapacityError, NumericError, RequestError
+
+
+@dataclass(frozen=True, eq=False)
+class Injection:
+    """Embedding rows for a prompt.
+
+    Attributes:
+        values: [m, hidden_size] f32.
+        positions: m distinct prompt positions, whose looked-up embeddings the values replace.
+    """
+
+    values: NDArray[np.float32]
+    positions: Sequence[int] | NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """What the decoder reads: ids [n], and optionally injected rows."""
+
+    token_ids: Sequence[int]
+    injection: Injection | None = None
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedPrompt:
+    """A prompt in arrays: ids [n] i32, values [m, hidden] f32 in the order of index [m] i32."""
+
+    ids: NDArray[np.int32]
+    values: NDArray[np.float32]
+    index: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return int(self.ids.size)
+
+
+def check_prompt(prompt: Prompt, max_new_tokens: int, spec: DecoderSpec) -> CheckedPrompt:
+    """Check a prompt before any work is done, in the order that decoder users rely on.
+
+    Raises:
+        RequestError: empty prompt, ids outside the vocabulary, a budget that is not positive,
+            shapes that disagree, positions outside the prompt or given twice.
+        CapacityError: prompt and budget exceed max_position_embeddings.
+        NumericError: an injected value is not finite.
+    """
+    if not len(prompt):
+        raise RequestError("The prompt is empty: at least one token is needed.")
+    ids = _checked_ids(prompt.token_ids, spec.vocab_size)
+    if max_new_tokens < 1:
+        raise RequestError(f"max_new_tokens must be positive, not {max_new_tokens}.")
+    if len(prompt) + max_new_tokens > spec.max_position_embeddings:
+        raise CapacityError(
+            f"A prompt of {len(prompt)} tokens and {max_new_tokens} new ones need "
+            f"{len(prompt) + max_new_tokens} positions, but the model has "
+            f"{spec.max_position_embeddings}."
+        )
+    if prompt.injection is None:
+        empty = np.zeros((0, spec.hidden_size), np.float32)
+        return CheckedPrompt(ids, empty, np.zeros(0, np.int32))
+    return CheckedPrompt(ids, *_checked_injection(prompt.injection, ids.size, spec.hidden_size))
+
+
+def _checked_ids(token_ids: Sequence[int], vocab_size: int) -> NDArray[np.int32]:
+    ids = np.asarray(token_ids)
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise RequestError(f"Token ids must be whole numbers in one row, not {ids.dtype}.")
+    outside = np.flatnonzero((ids < 0) | (ids >= vocab_size))
+    if outside.size:
+        first = outside[0]
+        raise RequestError(
+            f"Token {ids[first]} at position {first} is outside the vocabulary of {vocab_size}."
+        )
+    return ids.astype(np.int32)
+
+
+def _checked_injection(
+    injection: Injection, length: int, hidden_size: int
+) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    values, positions = np.asarray(injection.values), np.asarray(injection.positions)
+    if positions.size == 0:
+        positions = positions.astype(np.int64)
+    if values.shape != (positions.size, hidden_size) or positions.ndim != 1:
+        raise RequestError(
+            f"{positions.size} injected positions need values of shape "
+            f"({positions.size}, {hidden_size}), not {values.shape}."
+        )
+    if not np.issubdtype(positions.dtype, np.integer):
+        raise RequestError(f"Injected positions must be whole numbers, not {positions.dtype}.")
+    outside = positions[(positions < 0) | (positions >= length)]
+    if outside.size:
+        raise RequestError(
+            f"Injected position {outside[0]} is outside the prompt of {length} tokens."
+        )
+    if np.unique(positions).size != positions.size:
+        raise RequestError(f"The {positions.size} injected positions are not distinct.")
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if bad.size:
+        raise NumericError(
+            f"{bad.size} of {positions.size} injected rows are not finite, "
+            f"first the one for position {positions[bad[0]]}."
+        )
+    order = np.argsort(positions)
+    return (
+        np.ascontiguousarray(values[order], dtype=np.float32),
+        positions[order].astype(np.int32),
+    )

@@ -1,0 +1,144 @@
+"""The audio encoder's tensors -> packed weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes.decoder.weights import F32, Shapes, TensorReader, TensorSource
+from stapes.models.qwen3_asr.config import EncoderNames, EncoderSpec
+from stapes.weights import MatrixPacker, PackedMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """A matrix and its bias."""
+
+    matrix: PackedMatrix
+    bias: F32
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """LayerNorm's weight and bias."""
+
+    weight: F32
+    bias: F32
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderLayerWeights:
+    """One pre-LN layer; q, k and v are fused by stacking their outputs."""
+
+    attention_norm: Norm
+    qkv: Affine
+    out: Affine
+    mlp_norm: Norm
+    fc1: Affine
+    fc2: Affine
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderWeights:
+    """All weights of the encoder and its projector."""
+
+    convs: tuple[Affine, ...]
+    conv_out: PackedMatrix
+    layers: tuple[EncoderLayerWeights, ...]
+    ln_post: Norm
+    proj1: Affine
+    proj2: Affine
+
+
+def halved(size: int, times: int) -> int:
+    """A length after so many convolutions of stride 2 and padding 1: halved, rounded up."""
+    for _ in range(times):
+        size = (size + 1) // 2
+    return size
+
+
+def expected_tensors(spec: EncoderSpec, names: EncoderNames) -> Shapes:
+    """Names and shapes of every tensor of the encoder and the projector."""
+    channels, d, tower = spec.downsample_hidden_size, spec.d_model, names.tower
+    shapes: Shapes = {f"{tower}.conv_out.weight": (d, channels * halved(spec.num_mel_bins, 3))}
+    for i, inputs in enumerate((1, channels, channels), start=1):
+        shapes |= _affine(f"{tower}.conv2d{i}", channels, inputs, 3, 3)
+    for i in range(spec.encoder_layers):
+        shapes |= _layer_tensors(spec, f"{tower}.layers.{i}")
+    shapes |= _affine(f"{tower}.ln_post", d)
+    shapes |= _affine(names.projector_1, d, d)
+    return shapes | _affine(names.projector_2, spec.output_dim, d)
+
+
+def _affine(name: str, out: int, *inputs: int) -> Shapes:
+    return {f"{name}.weight": (out, *inputs), f"{name}.bias": (out,)}
+
+
+def _layer_tensors(spec: EncoderSpec, prefix: str) -> Shapes:
+    d, ffn = spec.d_model, spec.encoder_ffn_dim
+    shapes: Shapes = {}
+    for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        shapes |= _affine(f"{prefix}.self_attn.{name}", d, d)
+    shapes |= _affine(f"{prefix}.self_attn_layer_norm", d) | _affine(f"{prefix}.final_layer_norm", d)
+    return shapes | _affine(f"{prefix}.fc1", ffn, d) | _affine(f"{prefix}.fc2", d, ffn)
+
+
+class EncoderLoader:
+    """Reads an encoder from a source that has been checked against `expected_tensors`."""
+
+    def __init__(
+        self, source: TensorSource, names: EncoderNames, packer: MatrixPacker, exact: MatrixPacker
+    ) -> None:
+        """`exact` packs the first convolution: 9 inputs, too few for a block to share a scale."""
+        self._source = source
+        self._names = names
+        self._packer = packer
+        self._exact = exact
+        self._reader = TensorReader(source, packer)
+
+    def load(self, spec: EncoderSpec) -> EncoderWeights:
+        """All weights, packed."""
+        tower = self._names.tower
+        return EncoderWeights(
+            convs=tuple(self._conv(f"{tower}.conv2d{i}", i == 1) for i in (1, 2, 3)),
+            conv_out=self._conv_out(f"{tower}.conv_out.weight", spec.downsample_hidden_size),
+            layers=tuple(self._layer(f"{tower}.layers.{i}") for i in range(spec.encoder_layers)),
+            ln_post=self._norm(f"{tower}.ln_post"),
+            proj1=self._affine(self._names.projector_1),
+            proj2=self._affine(self._names.projector_2),
+        )
+
+    def _layer(self, prefix: str) -> EncoderLayerWeights:
+        attention = f"{prefix}.self_attn"
+        return EncoderLayerWeights(
+            attention_norm=self._norm(f"{prefix}.self_attn_layer_norm"),
+            qkv=self._affine(*(f"{attention}.{x}_proj" for x in "qkv")),
+            out=self._affine(f"{attention}.out_proj"),
+            mlp_norm=self._norm(f"{prefix}.final_layer_norm"),
+            fc1=self._affine(f"{prefix}.fc1"),
+            fc2=self._affine(f"{prefix}.fc2"),
+        )
+
+    def _affine(self, *names: str) -> Affine:
+        return Affine(
+            self._reader.matrix(*(f"{name}.weight" for name in names)),
+            self._reader.vector(*(f"{name}.bias" for name in names)),
+        )
+
+    def _norm(self, name: str) -> Norm:
+        return Norm(self._reader.vector(f"{name}.weight"), self._reader.vector(f"{name}.bias"))
+
+    def _conv(self, name: str, first: bool) -> Affine:
+        """[out, in, mel, time] -> [out, (time, mel, in)]: our images are [time][mel][channel]."""
+        words = self._source[f"{name}.weight"].raw()
+        matrix = words.transpose(0, 3, 2, 1).reshape(words.shape[0], -1)
+        packer = self._exact if first else self._packer
+        return Affine(packer.pack(name, matrix), self._reader.vector(f"{name}.bias"))
+
+    def _conv_out(self, name: str, channels: int) -> PackedMatrix:
+        """[d, (channel, mel)] -> [d, (mel, channel)]."""
+        words: NDArray[np.generic] = self._source[name].raw()
+        matrix = words.reshape(words.shape[0], channels, -1).transpose(0, 2, 1)
+        return self._packer.pack(name, matrix.reshape(words.shape[0], -1))

@@ -1,0 +1,222 @@
+"""Qwen3-ASR: recordings in, text out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes import _native
+from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
+from stapes.decoder import Decoder, GenerateOptions, GenerateResult, Prompt, generate
+from stapes.decoder import expected_tensors as decoder_tensors
+from stapes.decoder import load_weights as load_decoder_weights
+from stapes.decoder.weights import TensorSource
+from stapes.errors import ConfigError
+from stapes.graph import NativeExecutor
+from stapes.models.audio_source import open_audio
+from stapes.models.qwen3_asr.config import Qwen3AsrConfig, read_config
+from stapes.models.qwen3_asr.encoder import AudioEncoder
+from stapes.models.qwen3_asr.encoder_weights import EncoderLoader
+from stapes.models.qwen3_asr.encoder_weights import expected_tensors as encoder_tensors
+from stapes.models.qwen3_asr.pieces import (
+    MAX_PIECE_S,
+    Piece,
+    finish_reason,
+    joined_text,
+    piece_warnings,
+    spoken_language,
+    token_budget,
+    token_counts,
+)
+from stapes.models.qwen3_asr.postprocess import is_within_context, parse_answer
+from stapes.models.qwen3_asr.prompt import ControlTokens, PromptBuilder, control_tokens
+from stapes.models.transcript import Timings, Transcript
+from stapes.options import RuntimeOptions, TranscribeOptions
+from stapes.system import default_threads
+from stapes.tensors import check_tensors, open_safetensors
+from stapes.text.languages import canonical_language
+from stapes.text.tokenizer import Tokenizer, load_tokenizer
+from stapes.weights import MatrixPacker
+
+if TYPE_CHECKING:
+    from stapes.api import AudioSource, Progress
+
+_LOUD_RMS = 0.02  # -34 dBFS: quieter recordings may well hold no speech
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a loaded model is made of."""
+
+    config: Qwen3AsrConfig
+    tokenizer: Tokenizer
+    control: ControlTokens
+    encoder: AudioEncoder
+    decoder: Decoder
+
+
+class Qwen3Asr:
+    """A loaded Qwen3-ASR model. May be used from several threads; they take turns in the core."""
+
+    def __init__(self, name: str, parts: _Parts, load_s: float) -> None:
+        self.name = name
+        self.load_s = load_s
+        self.config = parts.config
+        self.tokenizer = parts.tokenizer
+        self.encoder = parts.encoder
+        self.decoder = parts.decoder
+        self.prompts = PromptBuilder(parts.tokenizer, parts.control)
+
+    def transcribe(
+        self,
+        source: AudioSource,
+        *,
+        sample_rate: int | None = None,
+        language: str | None = None,
+        context: str = "",
+        max_new_tokens: int | None = None,
+        loop_detection: bool = True,
+        on_progress: Progress | None = None,
+    ) -> Transcript:
+        """Transcribe one recording; see `stapes.api.SpeechModel.transcribe`."""
+        options = TranscribeOptions(language, context, max_new_tokens, loop_detection)
+        forced = None if language is None else canonical_language(language)
+        started = time.perf_counter()
+        audio = open_audio(source, sample_rate)
+        audio_s = time.perf_counter() - started
+        pieces: list[Piece] = []
+        spans = split_at_quiet(audio.samples, MAX_PIECE_S)
+        for span in spans:
+            pieces.append(self.transcribe_piece(audio.samples, span, options, forced))
+            if on_progress:
+                on_progress(span.end / SAMPLE_RATE, audio.samples.size / SAMPLE_RATE)
+        return self._transcript(audio, pieces, options, forced, audio_s, started)
+
+    def transcribe_piece(
+        self,
+        samples: NDArray[np.float32],
+        span: Span,
+        options: TranscribeOptions,
+        forced: str | None,
+    ) -> Piece:
+        """Transcribe one span of a recording, independently of all others."""
+        clock = time.perf_counter
+        started = clock()
+        mel = log_mel(samples[span.start : span.end], self.config.encoder.num_mel_bins)
+        mel_done = clock()
+        embeddings = self.encoder.encode(mel)
+        encoded = clock()
+        prompt = self.prompts.build(embeddings, options.context, forced)
+        result = self._generate(prompt, options, (span.end - span.start) / SAMPLE_RATE)
+        answer = parse_answer(
+            result.token_ids[: result.kept], self.tokenizer, self.prompts.control.asr_text, forced
+        )
+        return Piece(
+            start_s=span.start / SAMPLE_RATE,
+            end_s=span.end / SAMPLE_RATE,
+            answer=answer,
+            result=result,
+            audio_tokens=embeddings.shape[0],
+            mel_s=mel_done - started,
+            encode_s=encoded - mel_done,
+        )
+
+    def _generate(
+        self, prompt: Prompt, options: TranscribeOptions, duration_s: float
+    ) -> GenerateResult:
+        budget = options.max_new_tokens or token_budget(duration_s)
+        session = self.decoder.new_session()
+        return generate(session, prompt, GenerateOptions(budget, options.loop_detection))
+
+    def _transcript(
+        self,
+        audio: Audio,
+        pieces: list[Piece],
+        options: TranscribeOptions,
+        forced: str | None,
+        audio_s: float,
+        started: float,
+    ) -> Transcript:
+        text = joined_text(pieces)
+        warnings = [*audio.warnings, *(w for piece in pieces for w in piece_warnings(piece))]
+        warnings += _doubts(audio, text, options.context)
+        return Transcript(
+            text=text,
+            language=forced or spoken_language(pieces),
+            duration_s=audio.duration_s,
+            model=self.name,
+            finish_reason=finish_reason(pieces),
+            truncated=any(piece.result.finish_reason == "length" for piece in pieces),
+            warnings=tuple(warnings),
+            token_ids=tuple(i for piece in pieces for i in piece.result.token_ids),
+            tokens=token_counts(pieces),
+            timings_s=Timings(
+                load=self.load_s,
+                audio=audio_s,
+                mel=sum(piece.mel_s for piece in pieces),
+                encode=sum(piece.encode_s for piece in pieces),
+                prefill=sum(piece.result.prefill_s for piece in pieces),
+                decode=sum(piece.result.decode_s for piece in pieces),
+                total=time.perf_counter() - started,
+            ),
+        )
+
+
+def _doubts(audio: Audio, text: str, context: str) -> list[str]:
+    """Warnings about a text that should not be taken at face value."""
+    if is_within_context(text, context):
+        return ["The transcript holds nothing but words of the given context."]
+    rms = float(np.sqrt(np.mean(np.square(audio.samples)))) if audio.samples.size else 0.0
+    if not text and rms > _LOUD_RMS:
+        level = 20 * np.log10(rms)
+        return [f"No speech was found, though the recording is not silent ({level:.0f} dBFS)."]
+    return []
+
+
+def load_qwen3_asr(folder: Path, name: str, options: RuntimeOptions) -> Qwen3Asr:
+    """Load a checkpoint folder in either layout.
+
+    Raises:
+        ModelError: a file is missing, damaged, or says what is not supported.
+    """
+    started = time.perf_counter()
+    tokenizer = load_tokenizer(folder)
+    config = read_config(folder, tokenizer)
+    expected = encoder_tensors(config.encoder, config.encoder_names)
+    expected |= decoder_tensors(config.decoder)
+    with open_safetensors(folder) as store:
+        check_tensors(store, expected, ignored=_ignored(config))
+        parts = assemble(config, tokenizer, store, options)
+    return Qwen3Asr(name, parts, time.perf_counter() - started)
+
+
+def _ignored(config: Qwen3AsrConfig) -> tuple[str, ...]:
+    """A tied checkpoint may carry its head all the same; it is the embedding again."""
+    return (config.decoder.names.lm_head,) if config.decoder.tie_word_embeddings else ()
+
+
+def assemble(
+    config: Qwen3AsrConfig, tokenizer: Tokenizer, source: TensorSource, options: RuntimeOptions
+) -> _Parts:
+    """Pack the weights of a source and build the executors."""
+    if config.encoder.output_dim != config.decoder.hidden_size:
+        raise ConfigError(
+            f"The encoder's output_dim is {config.encoder.output_dim}, but the decoder's hidden_size "
+            f"is {config.decoder.hidden_size}."
+        )
+    engine = _native.Engine(options.threads or default_threads())
+    packer = MatrixPacker(engine, options.weights)
+    make_executor: Callable[..., NativeExecutor] = partial(NativeExecutor, engine=engine)
+    loader = EncoderLoader(source, config.encoder_names, packer, MatrixPacker(engine, "f32"))
+    encoder = AudioEncoder(config.encoder, loader.load(config.encoder), make_executor)
+    weights = load_decoder_weights(source, config.decoder, packer)
+    decoder = Decoder(config.decoder, weights, make_executor, options.kv)
+    control = control_tokens(tokenizer, config.audio_token_id)
+    return _Parts(config, tokenizer, control, encoder, decoder)

@@ -1,0 +1,77 @@
+"""An answer's ids -> language and text. The tag is found by its token, never by its spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stapes.errors import RequestError
+from stapes.text.languages import canonical_language
+from stapes.text.repetition import collapse_repetitions
+from stapes.text.tokenizer import Tokenizer
+
+_PREFIX = "language "
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an answer says.
+
+    Attributes:
+        text: the transcript, repetitions collapsed.
+        language: the model's word for it, or the forced one; None when it names none.
+        collapsed: whether repetitions were taken out.
+    """
+
+    text: str
+    language: str | None
+    collapsed: bool
+
+
+def parse_answer(
+    token_ids: Sequence[int], tokenizer: Tokenizer, asr_text: int, forced: str | None = None
+) -> Answer:
+    """Split an answer at its first <asr_text> token.
+
+    Without the token everything is text, but for a bare "language NAME" that was cut off there. With
+    a forced language everything is text too, but for a tag that the model repeats on its own.
+    """
+    ids = list(token_ids)
+    at = ids.index(asr_text) if asr_text in ids else len(ids)
+    head = tokenizer.decode(ids[:at]).strip()
+    named = _named_language(head)
+    if named is None and (at == len(ids) or forced is not None):
+        rest = tokenizer.decode(ids)
+    else:
+        rest = tokenizer.decode(ids[at + 1 :])
+    text, collapsed = collapse_repetitions(rest.strip())
+    if named is None and at < len(ids):
+        named = _phrase_name(head)  # a language that we do not know: the model's own word for it
+    return Answer(text.strip(), forced or named or None, collapsed)
+
+
+def _phrase_name(head: str) -> str | None:
+    """NAME of "language NAME", or None when the answer does not begin that way."""
+    return head[len(_PREFIX) :].strip() if head.lower().startswith(_PREFIX) else None
+
+
+def _named_language(head: str) -> str | None:
+    """The known language that "language NAME" names, "" for None, else None."""
+    name = _phrase_name(head)
+    if name is None or name.lower() == "none":
+        return None if name is None else ""
+    try:
+        return canonical_language(name)
+    except RequestError:
+        return None
+
+
+def is_within_context(text: str, context: str) -> bool:
+    """Whether a transcript says nothing but what the context already holds, word for word."""
+    words = _words(text)
+    return bool(words) and f" {words} " in f" {_words(context)} "
+
+
+def _words(text: str) -> str:
+    kept = (char if char.isalnum() else " " for char in text.casefold())
+    return " ".join("".join(kept).split())
