@@ -177,8 +177,9 @@ void check_run_window_attention(const Op& op, const Frame& frame) {
     for (size_t r = 0; r < n; ++r) {
         bool inside = start[r] >= 0 && size_t(start[r]) <= r && end[r] > 0 && r < size_t(end[r]) &&
                       size_t(end[r]) <= n;
-        bool as_before = size_t(start[r]) == r || (r && start[r] == start[r - 1] && end[r] == end[r - 1]);
-        if (!inside || !as_before) refuse_row(op, r, "its window is no run of rows around it");
+        bool opens = size_t(start[r]) == r && (!r || size_t(end[r - 1]) == r);
+        bool goes_on = r && start[r] == start[r - 1] && end[r] == end[r - 1];
+        if (!inside || !(opens || goes_on)) refuse_row(op, r, "its window is no run of rows around it");
     }
 }
 
@@ -256,9 +257,9 @@ void run_window_attention(const Op& op, const Frame& frame) {
 
 }  // namespace
 
-const OpKind kCachedAttention{"cached_attention", 5, 0, 0, 4, 0, check_cached_attention,
+const OpKind kCachedAttention{"cached_attention", 5, 2, 0, 0, 4, 0, check_cached_attention,
                               check_run_cached_attention, run_cached_attention};
-const OpKind kWindowAttention{"window_attention", 5, 0, 0, 2, 0, check_window_attention,
+const OpKind kWindowAttention{"window_attention", 5, 2, 0, 0, 2, 0, check_window_attention,
                               check_run_window_attention, run_window_attention};
 
 }  // namespace stapes

@@ -154,7 +154,7 @@ void run_conv2d(const Op& op, const Frame& frame) {
 
 }  // namespace
 
-const OpKind kLinear{"linear", 1, 1, 1, 1, 0, check_linear, nullptr, run_linear};
-const OpKind kConv2d{"conv2d", 1, 1, 1, 3, 0, check_conv2d, nullptr, run_conv2d};
+const OpKind kLinear{"linear", 1, 0, 1, 1, 1, 0, check_linear, nullptr, run_linear};
+const OpKind kConv2d{"conv2d", 1, 0, 1, 1, 3, 0, check_conv2d, nullptr, run_conv2d};
 
 }  // namespace stapes

@@ -216,20 +216,21 @@ void run_argmax(const Op& op, const Frame& frame) {
 
 }  // namespace
 
-//                                   inputs, matrices, vectors, ints, floats
-const OpKind kEmbed{"embed", 1, 1, 0, 0, 0, check_embed, check_run_embed, run_embed};
-const OpKind kSetRows{"set_rows", 3, 0, 0, 0, 0, check_set_rows, check_run_set_rows, run_set_rows};
-const OpKind kTakeRows{"take_rows", 2, 0, 0, 0, 0, check_take_rows, check_run_take_rows,
+//                                   inputs, indices, matrices, vectors, ints, floats
+const OpKind kEmbed{"embed", 1, 1, 1, 0, 0, 0, check_embed, check_run_embed, run_embed};
+const OpKind kSetRows{"set_rows", 3, 1, 0, 0, 0, 0, check_set_rows, check_run_set_rows, run_set_rows};
+const OpKind kTakeRows{"take_rows", 2, 1, 0, 0, 0, 0, check_take_rows, check_run_take_rows,
                        run_take_rows};
-const OpKind kRmsNorm{"rms_norm", 1, 0, 1, 1, 1, check_rms_norm, nullptr, run_rms_norm};
-const OpKind kLayerNorm{"layer_norm", 1, 0, 2, 0, 1, check_layer_norm, nullptr, run_layer_norm};
-const OpKind kRopeAngles{"rope_angles", 1, 0, 1, 0, 0, check_rope_angles, nullptr, run_rope_angles};
-const OpKind kRope{"rope", 2, 0, 0, 0, 0, check_rope, nullptr, run_rope};
-const OpKind kSiluGate{"silu_gate", 2, 0, 0, 0, 0, check_pair, nullptr, run_silu_gate};
-const OpKind kAdd{"add", 2, 0, 0, 0, 0, check_pair, nullptr, run_add};
-const OpKind kAddPeriodic{"add_periodic", 1, 0, 1, 0, 0, check_add_periodic, nullptr,
+const OpKind kRmsNorm{"rms_norm", 1, 0, 0, 1, 1, 1, check_rms_norm, nullptr, run_rms_norm};
+const OpKind kLayerNorm{"layer_norm", 1, 0, 0, 2, 0, 1, check_layer_norm, nullptr, run_layer_norm};
+const OpKind kRopeAngles{"rope_angles", 1, 1, 0, 1, 0, 0, check_rope_angles, nullptr, run_rope_angles};
+const OpKind kRope{"rope", 2, 0, 0, 0, 0, 0, check_rope, nullptr, run_rope};
+const OpKind kSiluGate{"silu_gate", 2, 0, 0, 0, 0, 0, check_pair, nullptr, run_silu_gate};
+const OpKind kAdd{"add", 2, 0, 0, 0, 0, 0, check_pair, nullptr, run_add};
+const OpKind kAddPeriodic{"add_periodic", 1, 0, 0, 1, 0, 0, check_add_periodic, nullptr,
                           run_add_periodic};
-const OpKind kGelu{"gelu", 1, 0, 0, 0, 0, check_gelu, nullptr, run_gelu};
-const OpKind kArgmax{"argmax", 1, 0, 0, 0, 0, check_argmax, nullptr, run_argmax};
+const OpKind kGelu{"gelu", 1, 0, 0, 0, 0, 0, check_gelu, nullptr, run_gelu};
+const OpKind kArgmax{"argmax", 1, 0, 0, 0, 0, 0, check_argmax, nullptr, run_argmax,
+                     Element::i32};
 
 }  // namespace stapes

@@ -1,5 +1,6 @@
 #include "plan.hpp"
 
+#include <cstring>
 #include <stdexcept>
 
 namespace stapes {
@@ -54,6 +55,19 @@ Plan::Plan(std::vector<std::string> dims, std::vector<Buffer> buffers,
         check_op(op);
         ops_.push_back(std::move(op));
     }
+    find_indices();
+}
+
+// Indices are checked before a run: so the caller gives them, and no op of the plan makes them.
+void Plan::find_indices() {
+    indices_.assign(buffers_.size(), false);
+    for (const Op& op : ops_)
+        for (size_t i = op.inputs.size() - op.implementation->indices; i < op.inputs.size(); ++i) {
+            indices_[size_t(op.inputs[i].buffer)] = true;
+            if (buffer(op.inputs[i]).slot >= 0) refuse(op.kind + ": indices are no input of the plan");
+        }
+    for (const Op& op : ops_)
+        if (indices_[size_t(op.output.buffer)]) refuse(op.kind + ": writes over indices");
 }
 
 void Plan::check_view(const Op& op, const View& view) const {
@@ -77,7 +91,25 @@ void Plan::check_op(const Op& op) const {
         if (!in_range(index, matrices_.size())) refuse(op.kind + ": no such matrix");
     for (int index : op.vectors)
         if (!in_range(index, vectors_.size())) refuse(op.kind + ": no such vector");
+    check_elements(op);
+    check_overlap(op);
     kind.check(*this, op);
+}
+
+void Plan::check_elements(const Op& op) const {
+    const size_t floats = op.inputs.size() - op.implementation->indices;
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+        if (buffer(op.inputs[i]).element != (i < floats ? Element::f32 : Element::i32))
+            refuse(op.kind + ": an operand has the wrong element type");
+    if (buffer(op.output).element != op.implementation->gives)
+        refuse(op.kind + ": the output has the wrong element type");
+}
+
+void Plan::check_overlap(const Op& op) const {
+    const int slot = buffer(op.output).slot;
+    for (const View& view : op.inputs)
+        if (view.buffer == op.output.buffer || (slot >= 0 && buffer(view).slot == slot))
+            refuse(op.kind + ": writes over what it reads");
 }
 
 void Plan::place_buffers(Frame& frame, const std::vector<Memory>& memory) const {
@@ -85,8 +117,10 @@ void Plan::place_buffers(Frame& frame, const std::vector<Memory>& memory) const 
     size_t given = 0;
     for (size_t i = 0; i < buffers_.size(); ++i) {
         const Buffer& buffer = buffers_[i];
-        size_t elements = frame.counts[size_t(buffer.dim)] * buffer.row_elements;
-        if (elements > kMostElements) refuse("plan: buffer " + buffer.name + " is too large");
+        size_t count = frame.counts[size_t(buffer.dim)];
+        if (count > kMostElements / buffer.row_elements)
+            refuse("plan: buffer " + buffer.name + " is too large");
+        size_t elements = count * buffer.row_elements;
         if (buffer.slot >= 0) {
             size_t& bytes = slot_bytes[size_t(buffer.slot)];
             bytes = std::max(bytes, round_up(elements * 4, 64));
@@ -106,9 +140,24 @@ void Plan::place_buffers(Frame& frame, const std::vector<Memory>& memory) const 
         slot_start[slot] = total;
         total += slot_bytes[slot];
     }
-    uint8_t* base = frame.engine.workspace(total);
+    std::vector<size_t> index_start(buffers_.size(), 0);
     for (size_t i = 0; i < buffers_.size(); ++i)
+        if (indices_[i]) {
+            index_start[i] = total;
+            total += round_up(frame.counts[size_t(buffers_[i].dim)] * buffers_[i].row_elements * 4, 64);
+        }
+    uint8_t* base = frame.engine.workspace(total);
+    for (size_t i = 0; i < buffers_.size(); ++i) {
         if (buffers_[i].slot >= 0) frame.buffers[i] = base + slot_start[size_t(buffers_[i].slot)];
+        if (indices_[i]) keep_indices(frame, i, base + index_start[i]);
+    }
+}
+
+// A copy: what was checked is what is read, whatever other threads do to the caller's array.
+void Plan::keep_indices(Frame& frame, size_t i, uint8_t* copy) const {
+    size_t bytes = frame.counts[size_t(buffers_[i].dim)] * buffers_[i].row_elements * 4;
+    if (bytes) std::memcpy(copy, frame.buffers[i], bytes);
+    frame.buffers[i] = copy;
 }
 
 void Plan::run(Engine& engine, const std::vector<size_t>& counts, const std::vector<Memory>& memory,

@@ -73,10 +73,12 @@ struct Frame {
 
 struct OpKind {
     const char* name;
-    size_t inputs, matrices, vectors, ints, floats;  // vectors: at most
+    size_t inputs, indices;                          // the last `indices` of the inputs are i32
+    size_t matrices, vectors, ints, floats;          // vectors: at most
     void (*check)(const Plan&, const Op&);           // when the plan is built: invalid_argument
     void (*check_run)(const Op&, const Frame&);      // before a run: out_of_range; may be null
     void (*run)(const Op&, const Frame&);
+    Element gives = Element::f32;
 };
 
 const OpKind* find_op(const std::string& name);
@@ -104,10 +106,15 @@ public:
 private:
     void check_view(const Op& op, const View& view) const;
     void check_op(const Op& op) const;
+    void check_elements(const Op& op) const;
+    void check_overlap(const Op& op) const;
+    void find_indices();
     void place_buffers(Frame& frame, const std::vector<Memory>& memory) const;
+    void keep_indices(Frame& frame, size_t buffer, uint8_t* copy) const;
 
     std::vector<std::string> dims_;
     std::vector<Buffer> buffers_;
+    std::vector<bool> indices_;  // for each buffer: an op takes its content for indices
     std::vector<Op> ops_;
     std::vector<Matrix> matrices_;
     std::vector<Vector> vectors_;
