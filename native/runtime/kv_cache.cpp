@@ -2,8 +2,21 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <string>
 
 namespace stapes {
+
+namespace {
+constexpr size_t kMostPositions = size_t(1) << 30;  // positions are int32
+constexpr size_t kMostBytes = size_t(1) << 47;
+
+void probe_memory(size_t pages, size_t page_bytes) {
+    if (pages > kMostBytes / page_bytes) throw std::bad_alloc();
+    AlignedBytes whole(pages * page_bytes);
+    *static_cast<volatile uint8_t*>(whole.data()) = 0;  // or the compiler drops the allocation
+}
+
+}
 
 KvCache::KvCache(size_t layers, size_t kv_heads, size_t head_dim, KvType type)
     : layers_(layers), kv_heads_(kv_heads), head_dim_(head_dim), type_(type) {
@@ -17,7 +30,39 @@ size_t KvCache::head_bytes() const {
 
 size_t KvCache::page_bytes() const { return layers_ * kv_heads_ * head_bytes(); }
 
+void KvCache::need_unused() const {
+    if (used_.set) throw std::runtime_error("KvCache: a run is using it");
+}
+
+KvCache::Use::Use(KvCache& cache) : cache_(&cache) {
+    if (cache.used_.set.exchange(true))
+        throw std::invalid_argument("KvCache: it is given twice, or another run is using it");
+    cache.intact_ = cache.length_;
+}
+
+KvCache::Use::~Use() {
+    if (!cache_) return;
+    cache_->length_ = cache_->intact_;
+    cache_->used_.set = false;
+}
+
+KvCache KvCache::clone() const {
+    need_unused();
+    return *this;
+}
+
 void KvCache::reserve(size_t positions) {
+    need_unused();
+    grow(positions);
+}
+
+void KvCache::grow(size_t positions) {
+    if (positions > kMostPositions)
+        throw std::invalid_argument("KvCache: " + std::to_string(positions) + " positions are more than " +
+                                    std::to_string(kMostPositions));
+    // Asked for as a whole first, so that what can never fit fails before any of it is touched.
+    size_t missing = ceil_div(positions, kPagePositions);
+    if (missing > pages_.size() + 1) probe_memory(missing - pages_.size(), page_bytes());
     std::vector<std::shared_ptr<AlignedBytes>> grown = pages_;
     while (grown.size() * kPagePositions < positions)
         grown.push_back(std::make_shared<AlignedBytes>(page_bytes()));
@@ -25,6 +70,7 @@ void KvCache::reserve(size_t positions) {
 }
 
 void KvCache::truncate(size_t length) {
+    need_unused();
     if (length > length_)
         throw std::invalid_argument("KvCache.truncate: " + std::to_string(length) +
                                     " is beyond the length " + std::to_string(length_));
@@ -32,7 +78,7 @@ void KvCache::truncate(size_t length) {
 }
 
 void KvCache::prepare(size_t first, size_t last) {
-    reserve(last);
+    grow(last);
     for (size_t page = first / kPagePositions; page * kPagePositions < last; ++page) {
         if (pages_[page].use_count() == 1) continue;
         auto copy = std::make_shared<AlignedBytes>(page_bytes());

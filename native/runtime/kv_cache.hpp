@@ -1,6 +1,7 @@
 // The keys and values of one sequence, in pages of 512 positions.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -29,16 +30,38 @@ public:
 
     void reserve(size_t positions);   // bad_alloc leaves the cache as it was
     void truncate(size_t length);     // keeps the pages
-    KvCache clone() const { return *this; }
+    KvCache clone() const;
+
+    // Held by a run while it uses the cache: nobody else may change or copy it meanwhile, and a run
+    // that ends without `finish` has added nothing to it.
+    class Use {
+    public:
+        explicit Use(KvCache& cache);
+        ~Use();
+        Use(Use&& other) noexcept : cache_(other.cache_) { other.cache_ = nullptr; }
+        Use& operator=(Use&&) = delete;
+        void finish() { cache_->intact_ = cache_->length_; }
+
+    private:
+        KvCache* cache_;
+    };
 
     // Before a run writes positions [first, last): own pages, and room.
     void prepare(size_t first, size_t last);
+    void writing(size_t first) { intact_ = first < intact_ ? first : intact_; }
     void written(size_t end) { length_ = end > length_ ? end : length_; }
 
     void* key_tile(size_t layer, size_t head, size_t position) const;
     void* value_row(size_t layer, size_t head, size_t position) const;
 
 private:
+    struct Flag {  // a copy of a cache starts unused
+        std::atomic<bool> set{false};
+        Flag() = default;
+        Flag(const Flag&) {}
+    };
+    void need_unused() const;
+    void grow(size_t positions);
     size_t word_bytes() const { return type_ == KvType::f32 ? 4 : 2; }
     size_t head_bytes() const;
     uint8_t* head_base(size_t layer, size_t head, size_t position) const;
@@ -46,6 +69,8 @@ private:
     size_t layers_, kv_heads_, head_dim_;
     KvType type_;
     size_t length_ = 0;
+    size_t intact_ = 0;  // positions before this one are untouched by a run that is under way
+    Flag used_;
     std::vector<std::shared_ptr<AlignedBytes>> pages_;
 };
 

@@ -139,6 +139,7 @@ void run_cached_attention(const Op& op, const Frame& frame) {
     const Heads heads(op);
     const size_t chunk = heads.chunk_rows();
     for (const Group& group : groups_of(op, frame)) {
+        group.cache->writing(group.position);
         store_rows(op, frame, group);
         size_t floats = round_up(attend_scratch_floats(chunk * heads.group(), heads.dim), 16);
         size_t blocks = ceil_div(group.position + group.rows, kKeyBlock);

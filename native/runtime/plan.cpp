@@ -165,12 +165,16 @@ void Plan::run(Engine& engine, const std::vector<size_t>& counts, const std::vec
     if (counts.size() != dims_.size()) refuse("plan: one count for each dimension is needed");
     for (size_t count : counts)
         if (count > (size_t(1) << 31)) refuse("plan: too many rows");
-    std::lock_guard<std::mutex> lock(engine.mutex());
+    auto lock = engine.lock();
+    std::vector<KvCache::Use> uses;
+    uses.reserve(caches.size());
+    for (KvCache* cache : caches) uses.emplace_back(*cache);
     Frame frame{*this, engine, counts, std::vector<void*>(buffers_.size()), caches};
     place_buffers(frame, memory);
     for (const Op& op : ops_)
         if (op.implementation->check_run) op.implementation->check_run(op, frame);
     for (const Op& op : ops_) op.implementation->run(op, frame);
+    for (KvCache::Use& use : uses) use.finish();
 }
 
 }  // namespace stapes
