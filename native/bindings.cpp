@@ -147,7 +147,7 @@ bool pack(Engine& engine, const std::string& format, const std::string& source_t
     need_aligned(source.data(), type == KvType::f32 ? 4 : 2, "pack");
     need_aligned(packed.data(), target == Format::f32 ? 4 : 2, "pack");
     nb::gil_scoped_release release;
-    std::lock_guard<std::mutex> lock(engine.mutex());
+    auto lock = engine.lock();
     auto scratch = engine.per_thread(kTile * in * sizeof(float));
     std::atomic<bool> finite{true};
     engine.pool().parallel(ceil_div(out, kTile), 4, [&](size_t first, size_t last, int t) {

@@ -1,5 +1,7 @@
 #include "engine.hpp"
 
+#include <unistd.h>
+
 #include <stdexcept>
 
 namespace stapes {
@@ -43,7 +45,14 @@ std::vector<std::string> instruction_sets() {
 }
 
 Engine::Engine(int threads, const std::string& instruction_set)
-    : pool_(checked_threads(threads)), kernels_(kernels_named(instruction_set)) {}
+    : owner_process_(getpid()), pool_(checked_threads(threads)), kernels_(kernels_named(instruction_set)) {}
+
+std::unique_lock<std::mutex> Engine::lock() {
+    if (getpid() == owner_process_) return std::unique_lock<std::mutex>(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (!lock) throw std::runtime_error("Engine: busy since before the fork; make a new one");
+    return lock;
+}
 
 uint8_t* Engine::grown(AlignedBytes& memory, size_t bytes) {
     if (memory.size() < bytes) {

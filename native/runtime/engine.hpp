@@ -22,8 +22,9 @@ public:
     Pool& pool() { return pool_; }
     const Kernels& kernels() const { return kernels_; }
 
-    // One run at a time: held by whoever uses the pool or the working memory.
-    std::mutex& mutex() { return mutex_; }
+    // One run at a time: held by whoever uses the pool or the working memory. In the child of a
+    // fork that happened in the middle of a run the lock stays taken for ever: runtime_error.
+    std::unique_lock<std::mutex> lock();
 
     // Working memory of at least `bytes`, its content arbitrary; grows and never shrinks.
     uint8_t* workspace(size_t bytes) { return grown(workspace_, bytes); }      // a plan's buffers
@@ -39,6 +40,7 @@ public:
 private:
     static uint8_t* grown(AlignedBytes& memory, size_t bytes);
 
+    const long owner_process_;
     Pool pool_;
     const Kernels& kernels_;
     std::mutex mutex_;

@@ -26,20 +26,31 @@ void pause() {
 }  // namespace
 
 Pool::Pool(int threads) : owner_process_(getpid()) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+    workers_.reserve(size_t(threads));
+    try {
+        for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+    } catch (...) {  // the system gives no more threads; those that run must end first
+        stop();
+        throw;
+    }
 }
 
 Pool::~Pool() {
     if (getpid() != owner_process_) {  // the threads stayed behind in the parent of a fork
         for (auto& worker : workers_) worker.detach();
+        (void)wake_.release();
         return;
     }
+    stop();
+}
+
+void Pool::stop() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         stop_ = true;
         epoch_.fetch_add(1);
     }
-    wake_.notify_all();
+    wake_->notify_all();
     for (auto& worker : workers_) worker.join();
 }
 
@@ -63,7 +74,7 @@ void Pool::run(Call call, const void* context, size_t items, size_t grain) {
     epoch_.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
         std::lock_guard<std::mutex> lock(mutex_);
-        wake_.notify_all();
+        wake_->notify_all();
     }
     take_items(0);
     for (int spins = 0; busy_.load(std::memory_order_acquire) > 0; ++spins) {
@@ -79,7 +90,7 @@ void Pool::wait_for_job(uint64_t seen) {
     }
     std::unique_lock<std::mutex> lock(mutex_);
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    wake_.wait(lock, [&] { return epoch_.load(std::memory_order_seq_cst) != seen; });
+    wake_->wait(lock, [&] { return epoch_.load(std::memory_order_seq_cst) != seen; });
     sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -42,6 +43,7 @@ private:
     void work(int thread);
     void take_items(int thread);
     void wait_for_job(uint64_t seen);
+    void stop();
 
     std::vector<std::thread> workers_;
     Call call_ = nullptr;
@@ -53,7 +55,9 @@ private:
     std::atomic<int> sleepers_{0};
     std::atomic<bool> stop_{false};
     std::mutex mutex_;
-    std::condition_variable wake_;
+    // On the heap: in the child of a fork it still counts the parent's sleepers, and destroying it
+    // would wait for them.
+    std::unique_ptr<std::condition_variable> wake_ = std::make_unique<std::condition_variable>();
     long owner_process_;
 };
 
