@@ -4,8 +4,9 @@ Importing this package is cheap: it loads neither NumPy nor the compiled core, s
 and changes nothing in the host program. `load` does the work.
 """
 
-from stapes.api import SpeechModel, load
+from stapes.api import load
 from stapes.errors import AudioError, CapacityError, ModelError, RequestError, StapesError
+from stapes.models.interface import SpeechModel
 from stapes.models.transcript import Timings, TokenCounts, Transcript
 
 __version__ = "0.1.0"

@@ -9,9 +9,7 @@ PAGE_POSITIONS: int
 
 ViewTuple = tuple[int, int, int, int, int]
 BufferTuple = tuple[str, str, int, int, int]
-OpTuple = tuple[
-    str, list[ViewTuple], ViewTuple, list[int], list[int], list[int], list[float]
-]
+OpTuple = tuple[str, list[ViewTuple], ViewTuple, list[int], list[int], list[int], list[float]]
 
 def instruction_sets() -> list[str]: ...
 def packed_bytes(format: str, out: int, in_: int) -> int: ...

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 # From the bottom up. A part may import any part of a lower level, and itself.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("errors", "options"),
+    ("errors", "options", "system"),
     ("tensors",),
     ("weights",),
     ("graph",),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from stapes.api import Progress
+    from stapes.models.interface import Progress
 
 
 class Reporter(Protocol):

@@ -18,9 +18,9 @@ from stapes.output.files import STDIN
 from stapes.output.formats import FORMATS
 
 if TYPE_CHECKING:
-    from stapes.api import SpeechModel
     from stapes.cli.progress import Reporter
     from stapes.cli.sinks import Sink
+    from stapes.models.interface import SpeechModel
     from stapes.models.transcript import Transcript
 
 

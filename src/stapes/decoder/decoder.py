@@ -12,7 +12,7 @@ from stapes.decoder.network import Want, build_plan
 from stapes.decoder.session import Session
 from stapes.decoder.spec import DecoderSpec
 from stapes.decoder.weights import DecoderWeights
-from stapes.graph import Executor, KvCacheLike, Plan
+from stapes.graph import Array, Executor, KvCacheLike, Plan
 from stapes.options import KvFormat
 
 
@@ -69,10 +69,10 @@ class Decoder:
         index: NDArray[np.int32],
         picked: NDArray[np.int32],
         want: Want = "next",
-    ) -> NDArray[np.int32] | NDArray[np.float32]:
+    ) -> Array:
         """One run of the plan; see `network.build_plan` for the arrays."""
         executor = self._next if want == "next" else self._logits
-        inputs = {
+        inputs: dict[str, Array] = {
             "ids": ids,
             "sequences": sequences,
             "positions": positions,

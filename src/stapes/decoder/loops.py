@@ -20,7 +20,7 @@ class LoopDetector:
         self._matches = [0] * (MAX_PERIOD + 1)  # how many last ids equal the id `period` before
 
     def feed(self, token_id: int) -> int | None:
-        """Take the next id; returns how many first ids to keep (one repeat) once a loop is found."""
+        """Take the next id; once a loop is found, say how many first ids hold its first repeat."""
         self._ids.append(token_id)
         length = len(self._ids)
         for period in range(1, min(MAX_PERIOD, length - 1) + 1):

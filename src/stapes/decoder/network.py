@@ -26,7 +26,10 @@ def build_plan(spec: DecoderSpec, weights: DecoderWeights, want: Want) -> Plan:
     g = GraphBuilder("rows", "injected", "picked")
     ids = g.index_input("ids", "rows")
     sequences, positions = g.index_input("sequences", "rows"), g.index_input("positions", "rows")
-    values, index = g.input("values", "injected", spec.hidden_size), g.index_input("index", "injected")
+    values, index = (
+        g.input("values", "injected", spec.hidden_size),
+        g.index_input("index", "injected"),
+    )
     picked = g.index_input("picked", "picked")
 
     x = g.set_rows(g.embed(ids, weights.embedding), values, index)
@@ -78,8 +81,6 @@ def _attention(
 
 
 def _mlp(g: GraphBuilder, spec: DecoderSpec, layer: LayerWeights, x: View) -> View:
-    gate_up = g.linear(
-        g.rms_norm(x, layer.post_attention_norm, spec.rms_norm_eps), layer.gate_up
-    )
+    gate_up = g.linear(g.rms_norm(x, layer.post_attention_norm, spec.rms_norm_eps), layer.gate_up)
     gate, up = gate_up.split(spec.intermediate_size, spec.intermediate_size)
     return g.linear(g.silu_gate(gate, up), layer.down)

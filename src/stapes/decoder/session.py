@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 #: Rows of one prefill run: bounds the working memory, and is enough to keep the arithmetic busy.
 PREFILL_ROWS = 256
+
+#: Results of picked rows: greedy ids [picked] i32, or logits [picked, logits_size] f32.
+Rows = NDArray[np.int32] | NDArray[np.float32]
 
 
 class Session:
@@ -52,12 +55,13 @@ class Session:
 
     def prefill(
         self, prompt: CheckedPrompt, picked: NDArray[np.int32] | None = None, want: Want = "next"
-    ) -> NDArray[np.int32] | NDArray[np.float32]:
+    ) -> Rows:
         """Read a prompt behind what the cache holds.
 
         Args:
             prompt: ids and injected rows; position 0 of the prompt is position `length`.
             picked: prompt rows whose results are wanted, ascending; None takes the last one.
+            want: greedy ids or logits.
 
         Returns:
             [picked] i32 greedy ids (-1 for a row with a NaN), or logits [picked, logits_size] f32.
@@ -68,11 +72,11 @@ class Session:
             self._run_block(prompt, start, min(start + PREFILL_ROWS, len(prompt)), rows, want)
             for start in range(0, len(prompt), PREFILL_ROWS)
         ]
-        return np.concatenate(results)  # type: ignore[arg-type]  # all of one type
+        return cast("Rows", np.concatenate(results))
 
     def _run_block(
         self, prompt: CheckedPrompt, start: int, end: int, picked: NDArray[np.int32], want: Want
-    ) -> NDArray[np.int32] | NDArray[np.float32]:
+    ) -> Rows:
         first, last = np.searchsorted(prompt.index, [start, end])
         return self._run(
             prompt.ids[start:end],
@@ -82,7 +86,7 @@ class Session:
             want,
         )
 
-    def step(self, token_id: int, want: Want = "next") -> NDArray[np.int32] | NDArray[np.float32]:
+    def step(self, token_id: int, want: Want = "next") -> Rows:
         """Read one token; returns what `prefill` returns for it."""
         self._reserve(self.length + 1, 0)
         zero = np.zeros(1, np.int32)
@@ -95,7 +99,7 @@ class Session:
         index: NDArray[np.int32],
         picked: NDArray[np.int32],
         want: Want,
-    ) -> NDArray[np.int32] | NDArray[np.float32]:
+    ) -> Rows:
         positions = np.arange(self.length, self.length + ids.size, dtype=np.int32)
         sequences = np.zeros(ids.size, np.int32)
         return self.decoder.run(

@@ -19,15 +19,23 @@ Shapes = dict[str, tuple[int, ...]]
 class TensorLike(Protocol):
     """A named tensor: stored words (float32, float16, or uint16 for bf16) or f32."""
 
-    def raw(self) -> NDArray[Any]: ...
-    def to_f32(self) -> F32: ...
+    def raw(self) -> NDArray[Any]:
+        """The stored words, in the tensor's shape."""
+        ...
+
+    def to_f32(self) -> F32:
+        """The values as f32."""
+        ...
 
 
 class TensorSource(Protocol):
     """Where tensors come from: an open checkpoint, or a maker of random ones."""
 
     def __getitem__(self, name: str) -> TensorLike: ...
-    def release(self, name: str) -> None: ...
+
+    def release(self, name: str) -> None:
+        """A tensor's memory is not needed any more."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

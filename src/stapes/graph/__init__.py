@@ -1,12 +1,14 @@
 """Networks as plans: a builder, and executors that run the same plan."""
 
 from stapes.graph.builder import GraphBuilder
-from stapes.graph.executor import Executor, KvCacheLike
-from stapes.graph.native import NativeExecutor
+from stapes.graph.executor import Array, Executor, KvCacheLike
+from stapes.graph.native import Engine, NativeExecutor
 from stapes.graph.plan import Op, Plan, View
 from stapes.graph.reference import ReferenceExecutor
 
 __all__ = [
+    "Array",
+    "Engine",
     "Executor",
     "GraphBuilder",
     "KvCacheLike",

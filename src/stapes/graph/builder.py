@@ -51,12 +51,15 @@ class GraphBuilder:
     # -- ops, in the order of graph.ops.OPS ----------------------------------------------------
 
     def embed(self, ids: View, table: PackedMatrix) -> View:
+        """Rows of `table` [vocab, width] for i32 ids [dim] -> [dim, width]."""
         return self._op("embed", [ids], self._like(ids, table.in_features), matrices=[table])
 
     def set_rows(self, x: View, values: View, index: View) -> View:
+        """X with row index[i] replaced by values[i] -> like x."""
         return self._op("set_rows", [x, values, index], self._like(x, x.width))
 
     def take_rows(self, x: View, index: View) -> View:
+        """Row index[i] of x -> [index's dim, x's width]."""
         return self._op("take_rows", [x, index], self._like(index, x.width))
 
     def linear(
@@ -66,6 +69,7 @@ class GraphBuilder:
         bias: NDArray[np.float32] | None = None,
         activation: Activation = "none",
     ) -> View:
+        """Affine map and activation -> [rows, out_features]."""
         return self._op(
             "linear",
             [x],
@@ -84,6 +88,7 @@ class GraphBuilder:
         bias: NDArray[np.float32],
         activation: Activation = "none",
     ) -> View:
+        """3x3 convolution, stride 2, padding 1, over height * width pixels -> halved pixels."""
         pixels = ((height + 1) // 2) * ((width + 1) // 2)
         return self._op(
             "conv2d",
@@ -95,6 +100,7 @@ class GraphBuilder:
         )
 
     def rms_norm(self, x: View, weight: NDArray[np.float32], eps: float, groups: int = 1) -> View:
+        """RMSNorm of each of `groups` equal slices of every row -> like x."""
         return self._op(
             "rms_norm", [x], self._like(x, x.width), vectors=[weight], ints=[groups], floats=[eps]
         )
@@ -102,15 +108,18 @@ class GraphBuilder:
     def layer_norm(
         self, x: View, weight: NDArray[np.float32], bias: NDArray[np.float32], eps: float
     ) -> View:
+        """LayerNorm of every row -> like x."""
         return self._op(
             "layer_norm", [x], self._like(x, x.width), vectors=[weight, bias], floats=[eps]
         )
 
     def rope_angles(self, positions: View, inv_freq: NDArray[np.float32]) -> View:
+        """Cosines and sines of position * inv_freq -> [dim, 2 * inv_freq.size]."""
         output = self._like(positions, 2 * inv_freq.size)
         return self._op("rope_angles", [positions], output, vectors=[inv_freq])
 
     def rope(self, x: View, angles: View) -> View:
+        """Half-split rotation of every head of x by `angles` -> like x."""
         return self._op("rope", [x, angles], self._like(x, x.width))
 
     def cached_attention(
@@ -126,6 +135,7 @@ class GraphBuilder:
         kv_heads: int,
         head_dim: int,
     ) -> View:
+        """Store k and v, attend to the row's sequence up to its position -> like q."""
         inputs = [q, k, v, sequences, positions]
         ints = [layer, heads, kv_heads, head_dim]
         return self._op("cached_attention", inputs, self._like(q, q.width), ints=ints)
@@ -133,33 +143,35 @@ class GraphBuilder:
     def window_attention(
         self, q: View, k: View, v: View, starts: View, ends: View, *, heads: int, head_dim: int
     ) -> View:
+        """Attend to rows starts[r]..ends[r]-1 -> like q."""
         inputs = [q, k, v, starts, ends]
-        return self._op(
-            "window_attention", inputs, self._like(q, q.width), ints=[heads, head_dim]
-        )
+        return self._op("window_attention", inputs, self._like(q, q.width), ints=[heads, head_dim])
 
     def silu_gate(self, gate: View, up: View) -> View:
+        """SiLU of gate, times up -> like gate."""
         return self._op("silu_gate", [gate, up], self._like(gate, gate.width))
 
     def gelu(self, x: View) -> View:
+        """GELU with erf -> like x."""
         return self._op("gelu", [x], self._like(x, x.width))
 
     def add(self, a: View, b: View) -> View:
+        """Sum of a and b -> like a."""
         return self._op("add", [a, b], self._like(a, a.width))
 
     def add_periodic(self, x: View, table: NDArray[np.float32]) -> View:
         """x[r] + table[r mod len(table)]; table is [period, width]."""
-        return self._op(
-            "add_periodic", [x], self._like(x, x.width), vectors=[np.ravel(table)]
-        )
+        return self._op("add_periodic", [x], self._like(x, x.width), vectors=[np.ravel(table)])
 
     def argmax(self, x: View) -> View:
+        """First maximum of every row, -1 for a row with a NaN -> i32 [rows]."""
         output = self._new("argmax", x.buffer.dim, 1, x.per_row, "i32")
         return self._op("argmax", [x], output)
 
     # -- building ------------------------------------------------------------------------------
 
     def build(self) -> Plan:
+        """The plan of all ops so far."""
         return Plan(
             dims=self._dims,
             buffers=tuple(self._buffers),

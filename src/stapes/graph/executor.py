@@ -11,21 +11,37 @@ from numpy.typing import NDArray
 from stapes.graph.plan import Plan, View
 
 Array = NDArray[np.float32] | NDArray[np.int32]
-_DTYPES = {"f32": np.float32, "i32": np.int32}
 
 
 class KvCacheLike(Protocol):
     """The keys and values of one sequence, held by an executor."""
 
     @property
-    def length(self) -> int: ...
+    def length(self) -> int:
+        """Positions that are filled."""
+        ...
+
     @property
-    def capacity(self) -> int: ...
+    def capacity(self) -> int:
+        """Positions for which there is room."""
+        ...
+
     @property
-    def page_bytes(self) -> int: ...
-    def reserve(self, positions: int) -> None: ...
-    def truncate(self, length: int) -> None: ...
-    def clone(self) -> KvCacheLike: ...
+    def page_bytes(self) -> int:
+        """Bytes of one bucket of 512 positions."""
+        ...
+
+    def reserve(self, positions: int) -> None:
+        """Make room, keeping what is there; MemoryError leaves the cache as it was."""
+        ...
+
+    def truncate(self, length: int) -> None:
+        """Forget positions from `length` on; ValueError beyond the present length."""
+        ...
+
+    def clone(self) -> KvCacheLike:
+        """A cache with the same content, which then goes its own way."""
+        ...
 
 
 class Executor(Protocol):
@@ -64,7 +80,7 @@ def checked_inputs(
     arrays: dict[str, Array] = {}
     counts: dict[str, int] = {}
     for name, view in plan.inputs.items():
-        array = np.ascontiguousarray(inputs[name], dtype=_DTYPES[view.buffer.element])
+        array = _typed(inputs[name], view)
         count, rest = divmod(array.size, view.buffer.row_elements)
         if rest or counts.setdefault(view.buffer.dim, count) != count:
             raise ValueError(f"input {name} has shape {array.shape}, which does not fit the others")
@@ -75,5 +91,12 @@ def checked_inputs(
 def output_array(view: View, counts: Mapping[str, int]) -> Array:
     """Memory for an output: f32 [rows, width] or i32 [rows]."""
     rows = counts[view.buffer.dim] * view.per_row
-    shape = (rows,) if view.buffer.element == "i32" else (rows, view.width)
-    return np.empty(shape, _DTYPES[view.buffer.element])
+    if view.buffer.element == "i32":
+        return np.empty(rows, np.int32)
+    return np.empty((rows, view.width), np.float32)
+
+
+def _typed(array: Array, view: View) -> Array:
+    if view.buffer.element == "i32":
+        return np.ascontiguousarray(array, dtype=np.int32)
+    return np.ascontiguousarray(array, dtype=np.float32)

@@ -9,6 +9,8 @@ from stapes import _native
 from stapes.graph.executor import Array, KvCacheLike, checked_inputs, output_array
 from stapes.graph.plan import Op, Plan, View
 
+Engine = _native.Engine
+
 
 class NativeExecutor:
     """Runs a plan in the native core.
@@ -28,7 +30,10 @@ class NativeExecutor:
                 for b in plan.buffers
             ],
             [_op_tuple(op) for op in plan.ops],
-            [_native.Matrix(m.format, m.out_features, m.in_features, m.data) for m in plan.matrices],
+            [
+                _native.Matrix(m.format, m.out_features, m.in_features, m.data)
+                for m in plan.matrices
+            ],
             list(plan.vectors),
         )
         named = {view.buffer.index: name for name, view in (plan.inputs | plan.outputs).items()}

@@ -25,7 +25,10 @@ class OpKind:
 
 _KINDS = (
     OpKind(
-        "embed", ("ids",), "row ids[r] of the table [vocab, width]; ids are i32", matrices=("table",)
+        "embed",
+        ("ids",),
+        "row ids[r] of the table [vocab, width]; ids are i32",
+        matrices=("table",),
     ),
     OpKind(
         "set_rows",
@@ -44,8 +47,8 @@ _KINDS = (
     OpKind(
         "conv2d",
         ("x",),
-        "3x3, stride 2, padding 1 over height x width pixels (rows) of channels (width); the matrix's "
-        "inputs are in the order (row, column, channel)",
+        "3x3, stride 2, padding 1 over height x width pixels (rows) of channels (width); the "
+        "matrix's inputs are in the order (row, column, channel)",
         matrices=("matrix",),
         vectors=("bias",),
         ints=("activation", "height", "width"),

@@ -28,7 +28,8 @@ class Buffer:
 class View:
     """Rows of a buffer: row r starts at element r * stride + start and is `width` wide.
 
-    There are `per_row` rows for each row of the buffer's dimension (a chunk of audio has 100 frames).
+    There are `per_row` rows for each row of the buffer's dimension: a chunk of audio, say, has
+    100 frames.
     """
 
     buffer: Buffer

@@ -31,25 +31,30 @@ class ReferenceCache:
 
     @property
     def capacity(self) -> int:
+        """Positions for which there is room."""
         return self.keys.shape[2]
 
     @property
     def page_bytes(self) -> int:
+        """Bytes that a bucket of 512 positions would take in the storage type."""
         layers, kv_heads, _, head_dim = self.keys.shape
         return 2 * layers * kv_heads * _BUCKET * head_dim * (4 if self.type == "f32" else 2)
 
     def reserve(self, positions: int) -> None:
+        """Make room in buckets of 512."""
         buckets = -(-positions // _BUCKET)
         missing = max(0, buckets * _BUCKET - self.capacity)
         widths = [(0, 0), (0, 0), (0, missing), (0, 0)]
         self.keys, self.values = np.pad(self.keys, widths), np.pad(self.values, widths)
 
     def truncate(self, length: int) -> None:
+        """Forget positions from `length` on."""
         if length > self.length:
             raise ValueError(f"{length} is beyond the length {self.length}")
         self.length = length
 
     def clone(self) -> ReferenceCache:
+        """A copy."""
         twin = ReferenceCache(*self.keys.shape[:2], self.keys.shape[3], self.type)
         twin.keys, twin.values, twin.length = self.keys.copy(), self.values.copy(), self.length
         return twin
@@ -70,7 +75,9 @@ class ReferenceCache:
 class _Run:
     """The memory of one run: reads operands and writes results as plain 2-D arrays."""
 
-    def __init__(self, plan: Plan, counts: Mapping[str, int], caches: Sequence[KvCacheLike]) -> None:
+    def __init__(
+        self, plan: Plan, counts: Mapping[str, int], caches: Sequence[KvCacheLike]
+    ) -> None:
         self.plan = plan
         self.caches = cast("Sequence[ReferenceCache]", caches)
         types = {"f32": np.float32, "i32": np.int32}
@@ -131,16 +138,15 @@ def _take_rows(run: _Run, op: Op, x: F32, index: NDArray[np.int32]) -> F32:
 
 def quantize_rows(x: F32, blocks: int) -> tuple[F32, F32]:
     """Rows [n, in] -> int8 values [n, blocks, 32] (as f32) and scales [n, blocks]."""
-    padded = np.zeros((x.shape[0], blocks * BLOCK), np.float32)
-    padded[:, : x.shape[1]] = x
-    padded = padded.reshape(x.shape[0], blocks, BLOCK)
-    peak = np.abs(padded).max(axis=2)
+    padded = np.pad(x, [(0, 0), (0, blocks * BLOCK - x.shape[1])])
+    slices: F32 = padded.reshape(x.shape[0], blocks, BLOCK)
+    peak = np.abs(slices).max(axis=2)
     inverse = np.divide(np.float32(127), peak, out=np.zeros_like(peak), where=peak > 0)
-    return np.rint(padded * inverse[..., None]), peak / np.float32(127)
+    return np.rint(slices * inverse[..., None]), peak / np.float32(127)
 
 
 def _matmul(x: F32, matrix: PackedMatrix) -> F64:
-    """x @ matrix.T. With q8 weights the rows of x are quantised first, as the core does it."""
+    """X @ matrix.T. With q8 weights the rows of x are quantised first, as the core does it."""
     if matrix.format != "q8":
         return x.astype(np.float64) @ matrix.to_f32().T.astype(np.float64)
     values, scales = matrix.quants()
@@ -174,7 +180,7 @@ def _conv2d(run: _Run, op: Op, x: F32) -> F64:
 def _rms_norm(run: _Run, op: Op, x: F32) -> F64:
     slices = x.astype(np.float64).reshape(x.shape[0], op.ints[0], -1)
     scale = 1 / np.sqrt((slices**2).mean(axis=2, keepdims=True) + op.floats[0])
-    return (slices * scale * run.plan.vectors[op.vectors[0]]).reshape(x.shape)
+    return cast("F64", (slices * scale * run.plan.vectors[op.vectors[0]]).reshape(x.shape))
 
 
 def _layer_norm(run: _Run, op: Op, x: F32) -> F64:
@@ -182,7 +188,7 @@ def _layer_norm(run: _Run, op: Op, x: F32) -> F64:
     wide = x.astype(np.float64)
     centred = wide - wide.mean(axis=1, keepdims=True)
     variance = (centred**2).mean(axis=1, keepdims=True)
-    return centred / np.sqrt(variance + op.floats[0]) * weight + bias
+    return cast("F64", centred / np.sqrt(variance + op.floats[0]) * weight + bias)
 
 
 def _rope_angles(run: _Run, op: Op, positions: NDArray[np.int32]) -> F64:
@@ -199,7 +205,7 @@ def _rope(run: _Run, op: Op, x: F32, angles: F32) -> F32:
 
 
 def _softmax_attention(q: F32, keys: F32, values: F32) -> F64:
-    """q [heads, d] against keys and values [kv_heads, n, d] -> [heads, d]."""
+    """Q [heads, d] against keys and values [kv_heads, n, d] -> [heads, d]."""
     repeat = q.shape[0] // keys.shape[0]
     k = keys.repeat(repeat, axis=0).astype(np.float64)
     scores = np.einsum("hd,hnd->hn", q, k) / np.sqrt(q.shape[1])
@@ -258,7 +264,7 @@ def _window_attention(
 
 def _silu_gate(run: _Run, op: Op, gate: F32, up: F32) -> F64:
     wide = gate.astype(np.float64)
-    return wide / (1 + np.exp(-wide)) * up
+    return cast("F64", wide / (1 + np.exp(-wide)) * up)
 
 
 #: erf by its Maclaurin series within [-3.5, 3.5], 1 beyond: good to 1e-6 in f64.

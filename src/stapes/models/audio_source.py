@@ -10,7 +10,7 @@ from stapes.audio import Audio, audio_from_array, read_audio
 from stapes.errors import RequestError
 
 if TYPE_CHECKING:
-    from stapes.api import AudioSource
+    from stapes.models.interface import AudioSource
 
 
 def open_audio(source: AudioSource, sample_rate: int | None) -> Audio:

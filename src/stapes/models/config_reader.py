@@ -63,7 +63,7 @@ class ConfigReader:
     def rope_theta(self) -> float:
         """RoPE's base, wherever the file keeps it; scaled kinds of RoPE are refused.
 
-        The sections of multimodal RoPE do not matter when its axes are equal, as they are for audio.
+        The sections of multimodal RoPE do not matter when its axes are equal, as for audio.
         """
         for key in ("rope_parameters", "rope_scaling"):
             if key not in self:
@@ -71,8 +71,9 @@ class ConfigReader:
             rope = self.section(key)
             kind = rope._values.get("rope_type", rope._values.get("type"))
             if kind not in _SIMPLE_ROPE:
-                raise ConfigError(f"{rope.where} asks for RoPE of type {kind!r}; only plain RoPE is "
-                                  "supported.")
+                raise ConfigError(
+                    f"{rope.where} asks for RoPE of type {kind!r}; only plain RoPE is supported."
+                )
             if "rope_theta" in rope:
                 return rope.number("rope_theta")
         return self.number("rope_theta")

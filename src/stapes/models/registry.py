@@ -11,7 +11,7 @@ from stapes.options import KvFormat, RuntimeOptions, WeightFormat
 from stapes.text.json_files import read_json_object
 
 if TYPE_CHECKING:
-    from stapes.api import SpeechModel
+    from stapes.models.interface import SpeechModel
 
 BUNDLED = Path(__file__).parent / "bundled"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -32,8 +32,9 @@ def load(
     folder = find_folder(model)
     model_type = read_json_object(folder / "config.json").get("model_type")
     if model_type != "qwen3_asr":
-        raise ConfigError(f"{folder / 'config.json'} says model_type {model_type!r}; supported is "
-                          "'qwen3_asr'.")
+        raise ConfigError(
+            f"{folder / 'config.json'} says model_type {model_type!r}; supported is 'qwen3_asr'."
+        )
     from stapes.models.qwen3_asr import load_qwen3_asr
 
     try:

@@ -8,7 +8,7 @@ tile the outputs are interleaved, so that the lanes of a vector register are out
   ``[16 pairs of inputs][16 outputs][2]`` int8. The numbers are those of GGUF's Q8_0:
   scale = max|x| / 127, values rounded half away from zero.
 
-These functions are the reference for the core's packing and unpacking; the core's are the fast ones.
+These functions are the reference for the core's packing and unpacking, which are the fast ones.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class PackedMatrix:
 
     @property
     def nbytes(self) -> int:
+        """Bytes in memory."""
         return int(self.data.nbytes)
 
     def to_f32(self) -> NDArray[np.float32]:
@@ -49,12 +50,15 @@ class PackedMatrix:
         if self.format == "q8":
             values, scales = self.quants()
             dense = values * np.repeat(scales, BLOCK, axis=1)
+        elif self.format == "bf16":
+            dense = self._untiled(bf16_to_f32(self.data.view(np.uint16)))
         else:
-            words = self.data.view(np.uint32 if self.format == "f32" else np.uint16)
-            tiles = words.reshape(-1, self.in_features, TILE).transpose(0, 2, 1)
-            dense = tiles.reshape(-1, self.in_features)
-            dense = dense.view(np.float32) if self.format == "f32" else bf16_to_f32(dense)
+            dense = self._untiled(self.data.view(np.float32))
         return np.ascontiguousarray(dense[: self.out_features, : self.in_features])
+
+    def _untiled(self, words: NDArray[np.float32]) -> NDArray[np.float32]:
+        tiles = words.reshape(-1, self.in_features, TILE)
+        return tiles.transpose(0, 2, 1).reshape(-1, self.in_features)
 
     def quants(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """q8 only: values [padded out, padded in] and scales [padded out, blocks], both as f32."""
@@ -91,12 +95,12 @@ def pack_reference(matrix: NDArray[np.float32], format: str) -> PackedMatrix:
     padded = np.zeros((rows, columns), np.float32)
     padded[:out_features, :in_features] = matrix
     if format == "q8":
-        data = _pack_q8(padded)
+        data = _pack_q8(padded).reshape(-1)
     else:
         words = padded if format == "f32" else f32_to_bf16(padded)
-        data = words.reshape(-1, TILE, columns).transpose(0, 2, 1)
-    packed = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    return PackedMatrix(format, out_features, in_features, packed)
+        tiles = words.reshape(-1, TILE, columns).transpose(0, 2, 1)
+        data = np.ascontiguousarray(tiles).reshape(-1).view(np.uint8)
+    return PackedMatrix(format, out_features, in_features, data)
 
 
 def _pack_q8(padded: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -12,7 +12,11 @@ from stapes.errors import CheckpointError
 from stapes.weights.matrix import TILE, PackedMatrix
 
 #: What the core calls the words of a NumPy array; bf16 words come as uint16.
-_SOURCE_TYPES = {np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(np.uint16): "bf16"}
+_SOURCE_TYPES = {
+    np.dtype(np.float32): "f32",
+    np.dtype(np.float16): "f16",
+    np.dtype(np.uint16): "bf16",
+}
 
 
 class MatrixPacker:
@@ -54,8 +58,10 @@ class MatrixPacker:
     def _pack_into(self, name: str, part: NDArray[np.generic], data: NDArray[np.uint8]) -> None:
         words = np.ascontiguousarray(part)
         source = words.reshape(-1).view(np.uint8)
-        kind = _SOURCE_TYPES[words.dtype]
-        if not _native.pack(self._engine, self.format, kind, *words.shape, source, data):
+        kind, (out_features, in_features) = _SOURCE_TYPES[words.dtype], words.shape
+        if not _native.pack(
+            self._engine, self.format, kind, out_features, in_features, source, data
+        ):
             raise CheckpointError(
                 f"Tensor {name} holds a value that is not finite or too large for {self.format}."
             )

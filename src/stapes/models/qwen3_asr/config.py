@@ -1,8 +1,8 @@
 """A checkpoint's configuration, in either of its two layouts.
 
 *Original* (as first published): everything under `thinker_config`, tensors named `thinker.*`.
-*-hf* (transformers >= 5.13): flat, tensors named `model.*`. Only the checkpoint's own numbers count:
-the defaults of the reference classes differ from what was published.
+*-hf* (transformers >= 5.13): flat, tensors named `model.*`. Only the checkpoint's own numbers
+count: the defaults of the reference classes differ from what was published.
 """
 
 from __future__ import annotations
@@ -40,14 +40,19 @@ class EncoderSpec:
                 raise ConfigError(f"The encoder's {name} is {value}, but must be positive.")
         heads = self.encoder_attention_heads
         if self.d_model % heads or self.d_model % 2 or self.d_model < 4:
-            raise ConfigError(f"The encoder's d_model is {self.d_model}, which is not even or does "
-                              f"not divide into {heads} heads.")
+            raise ConfigError(
+                f"The encoder's d_model is {self.d_model}, which is not even or does "
+                f"not divide into {heads} heads."
+            )
         if self.n_window_infer % CHUNK_FRAMES:
-            raise ConfigError(f"The encoder's n_window_infer is {self.n_window_infer}, but must be a "
-                              f"multiple of {CHUNK_FRAMES}.")
+            raise ConfigError(
+                f"The encoder's n_window_infer is {self.n_window_infer}, but must be a "
+                f"multiple of {CHUNK_FRAMES}."
+            )
 
     @property
     def head_dim(self) -> int:
+        """Size of an attention head."""
         return self.d_model // self.encoder_attention_heads
 
     @property
@@ -77,14 +82,25 @@ class Qwen3AsrConfig:
 
 _ORIGINAL = (
     EncoderNames("thinker.audio_tower", "thinker.audio_tower.proj1", "thinker.audio_tower.proj2"),
-    DecoderNames("thinker.model.embed_tokens.weight", "thinker.model.norm.weight",
-                 "thinker.lm_head.weight", "thinker.model.layers"),
+    DecoderNames(
+        "thinker.model.embed_tokens.weight",
+        "thinker.model.norm.weight",
+        "thinker.lm_head.weight",
+        "thinker.model.layers",
+    ),
 )
 _HF = (
-    EncoderNames("model.audio_tower", "model.multi_modal_projector.linear_1",
-                 "model.multi_modal_projector.linear_2"),
-    DecoderNames("model.language_model.embed_tokens.weight", "model.language_model.norm.weight",
-                 "lm_head.weight", "model.language_model.layers"),
+    EncoderNames(
+        "model.audio_tower",
+        "model.multi_modal_projector.linear_1",
+        "model.multi_modal_projector.linear_2",
+    ),
+    DecoderNames(
+        "model.language_model.embed_tokens.weight",
+        "model.language_model.norm.weight",
+        "lm_head.weight",
+        "model.language_model.layers",
+    ),
 )
 
 
@@ -117,8 +133,9 @@ def _tied(root: ConfigReader, inner: ConfigReader) -> bool:
     for section in (root, inner, inner.section("text_config")):
         if "tie_word_embeddings" in section:
             return section.boolean("tie_word_embeddings")
-    raise ConfigError("config.json does not say whether the head is tied: tie_word_embeddings is "
-                      "missing.")
+    raise ConfigError(
+        "config.json does not say whether the head is tied: tie_word_embeddings is missing."
+    )
 
 
 def _encoder_spec(audio: ConfigReader) -> EncoderSpec:

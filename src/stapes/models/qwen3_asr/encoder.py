@@ -28,13 +28,13 @@ _MAX_TIMESCALE = 10000.0  # of the sinusoids, as in Whisper
 
 
 def audio_tokens(frames: int) -> int:
-    """Embedding rows that so many mel frames become: 13 a whole chunk, three halvings of the rest."""
+    """Embedding rows of so many mel frames: 13 a whole chunk, three halvings of the rest."""
     chunks, rest = divmod(frames, CHUNK_FRAMES)
     return CHUNK_TOKENS * chunks + halved(rest, 3)
 
 
 def sinusoids(length: int, channels: int) -> F32:
-    """[length, channels]: sines in the first half, cosines in the second, in f32 as the reference."""
+    """[length, channels] in f32: sines in the first half, cosines in the second."""
     half = channels // 2
     step = np.log(_MAX_TIMESCALE) / (half - 1)
     rates = np.exp(np.float32(-step) * np.arange(half, dtype=np.float32))
@@ -43,7 +43,7 @@ def sinusoids(length: int, channels: int) -> F32:
 
 
 def build_stem(spec: EncoderSpec, weights: EncoderWeights) -> Plan:
-    """mel [chunks * 100, mels] -> rows [chunks * 13, d_model], sinusoids added."""
+    """Mel [chunks * 100, mels] -> rows [chunks * 13, d_model], sinusoids added."""
     g = GraphBuilder("chunks")
     mel = g.input("mel", "chunks", spec.num_mel_bins, per_row=CHUNK_FRAMES)
     x, height, width = mel.rows_of(1), CHUNK_FRAMES, spec.num_mel_bins
@@ -56,7 +56,7 @@ def build_stem(spec: EncoderSpec, weights: EncoderWeights) -> Plan:
 
 
 def build_body(spec: EncoderSpec, weights: EncoderWeights) -> Plan:
-    """rows [tokens, d_model], starts and ends [tokens] -> embeddings [tokens, output_dim]."""
+    """Rows [tokens, d_model], starts and ends [tokens] -> embeddings [tokens, output_dim]."""
     g = GraphBuilder("tokens")
     x = g.input("rows", "tokens", spec.d_model)
     starts, ends = g.index_input("starts", "tokens"), g.index_input("ends", "tokens")
@@ -75,7 +75,12 @@ def _norm(g: GraphBuilder, x: View, norm: Norm) -> View:
 
 
 def _attention(
-    g: GraphBuilder, spec: EncoderSpec, layer: EncoderLayerWeights, x: View, starts: View, ends: View
+    g: GraphBuilder,
+    spec: EncoderSpec,
+    layer: EncoderLayerWeights,
+    x: View,
+    starts: View,
+    ends: View,
 ) -> View:
     qkv = g.linear(_norm(g, x, layer.attention_norm), layer.qkv.matrix, layer.qkv.bias)
     q, k, v = qkv.split(spec.d_model, spec.d_model, spec.d_model)
@@ -98,11 +103,11 @@ class AudioEncoder:
         self._body = make_executor(build_body(spec, weights))
 
     def encode(self, mel: F32) -> F32:
-        """mel [frames, num_mel_bins] f32 -> embeddings [audio_tokens(frames), output_dim] f32."""
+        """Mel [frames, num_mel_bins] f32 -> embeddings [audio_tokens(frames), output_dim] f32."""
         return self.body(self.stem(mel))
 
     def stem(self, mel: F32) -> F32:
-        """mel [frames, num_mel_bins] -> rows [audio_tokens(frames), d_model].
+        """Mel [frames, num_mel_bins] -> rows [audio_tokens(frames), d_model].
 
         The last chunk is padded with zeros to 100 frames, and the rows of the padding dropped.
         """

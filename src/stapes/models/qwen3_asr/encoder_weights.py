@@ -81,7 +81,9 @@ def _layer_tensors(spec: EncoderSpec, prefix: str) -> Shapes:
     shapes: Shapes = {}
     for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
         shapes |= _affine(f"{prefix}.self_attn.{name}", d, d)
-    shapes |= _affine(f"{prefix}.self_attn_layer_norm", d) | _affine(f"{prefix}.final_layer_norm", d)
+    shapes |= _affine(f"{prefix}.self_attn_layer_norm", d) | _affine(
+        f"{prefix}.final_layer_norm", d
+    )
     return shapes | _affine(f"{prefix}.fc1", ffn, d) | _affine(f"{prefix}.fc2", d, ffn)
 
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes import _native
 from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
 from stapes.decoder import Decoder, GenerateOptions, GenerateResult, Prompt, generate
 from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.decoder import load_weights as load_decoder_weights
 from stapes.decoder.weights import TensorSource
 from stapes.errors import ConfigError
-from stapes.graph import NativeExecutor
+from stapes.graph import Engine, NativeExecutor
 from stapes.models.audio_source import open_audio
 from stapes.models.qwen3_asr.config import Qwen3AsrConfig, read_config
 from stapes.models.qwen3_asr.encoder import AudioEncoder
@@ -46,7 +45,7 @@ from stapes.text.tokenizer import Tokenizer, load_tokenizer
 from stapes.weights import MatrixPacker
 
 if TYPE_CHECKING:
-    from stapes.api import AudioSource, Progress
+    from stapes.models.interface import AudioSource, Progress
 
 _LOUD_RMS = 0.02  # -34 dBFS: quieter recordings may well hold no speech
 
@@ -85,7 +84,7 @@ class Qwen3Asr:
         loop_detection: bool = True,
         on_progress: Progress | None = None,
     ) -> Transcript:
-        """Transcribe one recording; see `stapes.api.SpeechModel.transcribe`."""
+        """Transcribe one recording; see `SpeechModel.transcribe`."""
         options = TranscribeOptions(language, context, max_new_tokens, loop_detection)
         forced = None if language is None else canonical_language(language)
         started = time.perf_counter()
@@ -208,10 +207,10 @@ def assemble(
     """Pack the weights of a source and build the executors."""
     if config.encoder.output_dim != config.decoder.hidden_size:
         raise ConfigError(
-            f"The encoder's output_dim is {config.encoder.output_dim}, but the decoder's hidden_size "
-            f"is {config.decoder.hidden_size}."
+            f"The encoder's output_dim is {config.encoder.output_dim}, but the decoder's "
+            f"hidden_size is {config.decoder.hidden_size}."
         )
-    engine = _native.Engine(options.threads or default_threads())
+    engine = Engine(options.threads or default_threads())
     packer = MatrixPacker(engine, options.weights)
     make_executor: Callable[..., NativeExecutor] = partial(NativeExecutor, engine=engine)
     loader = EncoderLoader(source, config.encoder_names, packer, MatrixPacker(engine, "f32"))

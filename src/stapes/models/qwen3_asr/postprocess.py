@@ -33,8 +33,8 @@ def parse_answer(
 ) -> Answer:
     """Split an answer at its first <asr_text> token.
 
-    Without the token everything is text, but for a bare "language NAME" that was cut off there. With
-    a forced language everything is text too, but for a tag that the model repeats on its own.
+    Without the token everything is text, but for a bare "language NAME" that was cut off there.
+    With a forced language everything is text too, but for a tag that the model repeats.
     """
     ids = list(token_ids)
     at = ids.index(asr_text) if asr_text in ids else len(ids)

@@ -28,13 +28,13 @@ def control_tokens(tokenizer: Tokenizer, audio_token_id: int) -> ControlTokens:
     """Look the control tokens up.
 
     Raises:
-        ConfigError: a token is missing, or config.json and the tokenizer disagree on the audio token.
+        ConfigError: a token is missing, or config.json and tokenizer disagree on the audio token.
     """
     audio_pad = tokenizer.token_id("<|audio_pad|>")
     if audio_pad != audio_token_id:
         raise ConfigError(
-            f"config.json's audio_token_id is {audio_token_id}, but the tokenizer's <|audio_pad|> is "
-            f"{audio_pad}."
+            f"config.json's audio_token_id is {audio_token_id}, but the tokenizer's <|audio_pad|> "
+            f"is {audio_pad}."
         )
     return ControlTokens(
         im_start=tokenizer.token_id("<|im_start|>"),
@@ -47,7 +47,7 @@ def control_tokens(tokenizer: Tokenizer, audio_token_id: int) -> ControlTokens:
 
 
 class PromptBuilder:
-    """Builds prompts: system turn with the context, user turn with the audio, start of the answer."""
+    """Builds prompts: the context in the system turn, the audio in the user turn."""
 
     def __init__(self, tokenizer: Tokenizer, control: ControlTokens) -> None:
         self._tokenizer = tokenizer
@@ -56,9 +56,10 @@ class PromptBuilder:
     def build(
         self, embeddings: NDArray[np.float32], context: str = "", language: str | None = None
     ) -> Prompt:
-        """The prompt for embeddings [tokens, hidden] f32.
+        """The prompt of one piece of audio.
 
         Args:
+            embeddings: [tokens, hidden] f32.
             context: plain text for the system turn.
             language: canonical name to force, or None.
         """
@@ -72,6 +73,4 @@ class PromptBuilder:
             after += [*encode(f"assistant\nlanguage {language}"), c.asr_text]
         count = embeddings.shape[0]
         positions = np.arange(len(before), len(before) + count)
-        return Prompt(
-            [*before, *[c.audio_pad] * count, *after], Injection(embeddings, positions)
-        )
+        return Prompt([*before, *[c.audio_pad] * count, *after], Injection(embeddings, positions))
