@@ -239,8 +239,18 @@ STAPES_INLINE void store_word(KvType type, void* base, size_t index, float value
             type == KvType::f16 ? float_to_f16(value) : float_to_bf16(value);
 }
 
+// A key that is or becomes infinite is stored as NaN: with a score of -infinity it would get no weight
+// and vanish, and the answer look sound.
 static void store_key(KvType type, const float* x, size_t head_dim, void* tile, size_t lane) {
-    for (size_t i = 0; i < head_dim; ++i) store_word(type, tile, i * kKeyTile + lane, x[i]);
+    // The largest values that round to a finite word.
+    const float limit = type == KvType::f16    ? 65519.996f
+                        : type == KvType::bf16 ? 3.3961773e38f
+                                               : 3.4028234664e38f;
+    for (size_t i = 0; i < head_dim; ++i) {
+        float magnitude = x[i] < 0.0f ? -x[i] : x[i];
+        float value = magnitude <= limit ? x[i] : __builtin_nanf("");
+        store_word(type, tile, i * kKeyTile + lane, value);
+    }
 }
 
 static void store_value(KvType type, const float* x, size_t head_dim, void* row) {

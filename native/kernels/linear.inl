@@ -305,6 +305,8 @@ static void linear_tiles(const LinearJob& job, size_t first, size_t last, float*
     }
 }
 
+constexpr float kTinyPeak = 1e-36f;  // up to here a block is zeros: 127 / peak would overflow
+
 static void quantize_block(const float* x, int16_t* q, float* scale) {
     VF largest = vf_zero(), poison = vf_zero();
     for (int i = 0; i < kBlock; i += kLanes) {
@@ -313,7 +315,7 @@ static void quantize_block(const float* x, int16_t* q, float* scale) {
         poison = vf_fma(value, vf_zero(), poison);  // NaN as soon as one value is not finite
     }
     float peak = vf_hmax(largest);
-    VF inverse = vf_set1(peak > 0.0f ? 127.0f / peak : 0.0f);
+    VF inverse = vf_set1(peak > kTinyPeak ? 127.0f / peak : 0.0f);
     for (int i = 0; i < kBlock; i += kLanes)
         vf_store_i16(q + i, vf_round(vf_mul(vf_load(x + i), inverse)));
     *scale = peak / 127.0f + vf_sum(poison);

@@ -6,7 +6,8 @@ static bool pack_words(const float* const* rows, size_t outputs, size_t in, uint
     for (size_t k = 0; k < in; ++k) {
         for (size_t o = 0; o < kTile; ++o) {
             float value = o < outputs ? rows[o][k] : 0.0f;
-            finite = finite && value - value == 0.0f;
+            float stored = bf16 ? bf16_to_float(float_to_bf16(value)) : value;
+            finite = finite && stored - stored == 0.0f;
             if (bf16)
                 reinterpret_cast<uint16_t*>(tile)[k * kTile + o] = float_to_bf16(value);
             else

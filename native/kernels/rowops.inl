@@ -56,9 +56,15 @@ static float sum_of(const float* x, size_t n) {
     return total;
 }
 
+// 1 / sqrt(mean + eps); NaN, not 0, when the squares overflowed: a row of zeros would hide it.
+static float inverse_root(float mean, float eps) {
+    float root = 1.0f / __builtin_sqrtf(mean + eps);
+    return root > 0.0f ? root : __builtin_nanf("");
+}
+
 static void rms_norm(const float* x, size_t n, const float* weight, float eps, float* y) {
     float mean = sum_of_squares(x, n, 0.0f) / float(n);
-    VF scale = vf_set1(1.0f / __builtin_sqrtf(mean + eps));
+    VF scale = vf_set1(inverse_root(mean, eps));
     map2(x, weight, n, y, [scale](VF a, VF w) { return vf_mul(vf_mul(a, scale), w); });
 }
 
@@ -66,7 +72,7 @@ static void layer_norm(const float* x, size_t n, const float* weight, const floa
                        float* y) {
     float mean = sum_of(x, n) / float(n);
     float variance = sum_of_squares(x, n, mean) / float(n);
-    VF centre = vf_set1(mean), scale = vf_set1(1.0f / __builtin_sqrtf(variance + eps));
+    VF centre = vf_set1(mean), scale = vf_set1(inverse_root(variance, eps));
     map2(x, weight, n, y, [=](VF a, VF w) { return vf_mul(vf_mul(vf_sub(a, centre), scale), w); });
     map2(y, bias, n, y, [](VF a, VF b) { return vf_add(a, b); });
 }
@@ -89,7 +95,8 @@ static void rope(const float* x, const float* cos_sin, size_t head_dim, float* y
 
 static void silu_gate(const float* gate, const float* up, size_t n, float* y) {
     map2(gate, up, n, y, [](VF g, VF u) {
-        VF sigmoid = vf_div(vf_set1(1.0f), vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_zero(), g))));
+        VF one = vf_set1(1.0f), sigmoid = vf_div(one, vf_add(one, vf_exp(vf_sub(vf_zero(), g))));
+        sigmoid = vf_select_lt(g, vf_set1(-88.0f), vf_zero(), sigmoid);  // vf_exp ends there
         return vf_mul(vf_mul(g, sigmoid), u);
     });
 }

@@ -209,9 +209,9 @@ struct PackedWindow {
             pointers[blocks + b] = values + b * kKeyBlock * padded;
         }
     }
-    void store(const float* k, const float* v, size_t row) const {
-        float* tile = keys + row / kKeyTile * dim * kKeyTile + row % kKeyTile;
-        for (size_t i = 0; i < dim; ++i) tile[i * kKeyTile] = k[i];
+    void store(const Kernels& kernels, const float* k, const float* v, size_t row) const {
+        float* tile = keys + row / kKeyTile * dim * kKeyTile;
+        kernels.store_key(KvType::f32, k, dim, tile, row % kKeyTile);
         std::memcpy(values + row * padded, v, dim * sizeof(float));
     }
 };
@@ -221,7 +221,7 @@ void attend_window(const Op& op, const Frame& frame, const Window& window, size_
     const size_t dim = size_t(op.ints[1]), start = head * dim;
     PackedWindow packed(memory, window.rows, dim);
     for (size_t r = 0; r < window.rows; ++r)
-        packed.store(frame.row(op.inputs[1], window.row + r) + start,
+        packed.store(frame.engine.kernels(), frame.row(op.inputs[1], window.row + r) + start,
                      frame.row(op.inputs[2], window.row + r) + start, r);
     const float* q[kChunkQueries];
     float* out[kChunkQueries];

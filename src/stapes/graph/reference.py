@@ -62,7 +62,7 @@ class ReferenceCache:
     def store(self, layer: int, position: int, key: F32, value: F32) -> None:
         """Rows [kv_heads, head_dim] of one position, rounded to the storage type."""
         self.reserve(position + 1)
-        self.keys[layer, :, position] = self._rounded(key)
+        self.keys[layer, :, position] = _sound_keys(self._rounded(key))
         self.values[layer, :, position] = self._rounded(value)
         self.length = max(self.length, position + 1)
 
@@ -70,6 +70,11 @@ class ReferenceCache:
         if self.type == "f16":
             return x.astype(np.float16).astype(np.float32)
         return bf16_to_f32(f32_to_bf16(x)) if self.type == "bf16" else x
+
+
+def _sound_keys(keys: F32) -> F32:
+    """Infinite keys as NaN: a score of -infinity would get no weight and hide them."""
+    return np.where(np.isfinite(keys), keys, np.float32(np.nan))
 
 
 class _Run:
@@ -141,7 +146,8 @@ def quantize_rows(x: F32, blocks: int) -> tuple[F32, F32]:
     padded = np.pad(x, [(0, 0), (0, blocks * BLOCK - x.shape[1])])
     slices: F32 = padded.reshape(x.shape[0], blocks, BLOCK)
     peak = np.abs(slices).max(axis=2)
-    inverse = np.divide(np.float32(127), peak, out=np.zeros_like(peak), where=peak > 0)
+    sound = peak > np.float32(1e-36)  # below, 127 / peak would overflow
+    inverse = np.divide(np.float32(127), peak, out=np.zeros_like(peak), where=sound)
     return np.rint(slices * inverse[..., None]), peak / np.float32(127)
 
 
@@ -253,7 +259,8 @@ def _window_attention(
     ends: NDArray[np.int32],
 ) -> F64:
     heads, head_dim = op.ints
-    by_head = [x.reshape(-1, heads, head_dim).transpose(1, 0, 2) for x in (q, k, v)]
+    operands = (q, _sound_keys(k), v)
+    by_head = [x.reshape(-1, heads, head_dim).transpose(1, 0, 2) for x in operands]
     result = np.zeros(q.shape, np.float64)
     for r in range(q.shape[0]):
         window = slice(starts[r], ends[r])
