@@ -32,21 +32,22 @@ class GraphBuilder:
 
     def input(self, name: str, dim: str, width: int, per_row: int = 1) -> View:
         """An f32 input [count(dim) * per_row, width]."""
-        view = self._new(name, dim, width, per_row)
+        view = self._new(self._fresh(name), dim, width, per_row)
         self._inputs[name] = view
         return view
 
     def index_input(self, name: str, dim: str) -> View:
         """An i32 input [count(dim)]."""
-        view = self._new(name, dim, 1, 1, "i32")
+        view = self._new(self._fresh(name), dim, 1, 1, "i32")
         self._inputs[name] = view
         return view
 
     def output(self, name: str, view: View) -> None:
         """Name a result, whole, as an output."""
-        if view.start or view.stride != view.width or view in self._inputs.values():
-            raise ValueError(f"output {name} is not a whole result")
-        self._outputs[name] = view
+        named = {v.buffer for v in (*self._inputs.values(), *self._outputs.values())}
+        if view.start or view.stride != view.width or view.buffer in named:
+            raise ValueError(f"output {name} is not a whole result, or has a name already")
+        self._outputs[self._fresh(name)] = view
 
     # -- ops, in the order of graph.ops.OPS ----------------------------------------------------
 
@@ -206,6 +207,11 @@ class GraphBuilder:
                 if slots[buffer.index] >= 0 and last_use.get(buffer.index, i) == i:
                     free[buffer.dim, buffer.row_elements].append(slots[buffer.index])
         return slots
+
+    def _fresh(self, name: str) -> str:
+        if name in self._inputs or name in self._outputs:
+            raise ValueError(f"the name {name} is taken")
+        return name
 
     def _new(
         self, name: str, dim: str, width: int, per_row: int = 1, element: Element = "f32"

@@ -53,7 +53,8 @@ class View:
 
     def rows_of(self, width: int) -> View:
         """The same memory as rows of another width."""
-        if self.start or self.stride != self.width or self.buffer.row_elements % width:
+        whole = self.start == 0 and self.stride == self.width
+        if not whole or width < 1 or self.buffer.row_elements % width:
             raise ValueError(f"a view {self.width} wide cannot be read as rows of {width}")
         return View(self.buffer, self.buffer.row_elements // width, width, 0, width)
 
