@@ -184,7 +184,7 @@ def _conv2d(run: _Run, op: Op, x: F32) -> F64:
 
 
 def _rms_norm(run: _Run, op: Op, x: F32) -> F64:
-    slices = x.astype(np.float64).reshape(x.shape[0], op.ints[0], -1)
+    slices = x.astype(np.float64).reshape(x.shape[0], op.ints[0], x.shape[1] // op.ints[0])
     scale = 1 / np.sqrt((slices**2).mean(axis=2, keepdims=True) + op.floats[0])
     return cast("F64", (slices * scale * run.plan.vectors[op.vectors[0]]).reshape(x.shape))
 
@@ -204,8 +204,10 @@ def _rope_angles(run: _Run, op: Op, positions: NDArray[np.int32]) -> F64:
 
 
 def _rope(run: _Run, op: Op, x: F32, angles: F32) -> F32:
+    head_dim = angles.shape[1]
     cos, sin = np.split(angles[:, None], 2, axis=2)
-    first, second = np.split(x.reshape(x.shape[0], -1, angles.shape[1]), 2, axis=2)
+    heads = x.reshape(x.shape[0], x.shape[1] // head_dim, head_dim)
+    first, second = np.split(heads, 2, axis=2)
     rotated = [first * cos - second * sin, second * cos + first * sin]
     return np.concatenate(rotated, axis=2).reshape(x.shape)
 
