@@ -59,6 +59,8 @@ STAPES_INLINE void score_tile(const AttendJob& job, size_t query, const typename
             VF value = vf_set1(q[r][i]);
             sum[r][0] = vf_fma(k0, value, sum[r][0]);
             sum[r][1] = vf_fma(k1, value, sum[r][1]);
+            pin(sum[r][0]);
+            pin(sum[r][1]);
         }
     }
     VF scale = vf_set1(job.scale);
@@ -125,6 +127,8 @@ STAPES_INLINE void value_lanes(const float* p, const typename Kv::word* v, size_
             VF weight = vf_set1(p[r * kKeyBlock + j]);
             sum[r][0] = vf_fma(weight, v0, sum[r][0]);
             sum[r][1] = vf_fma(weight, v1, sum[r][1]);
+            pin(sum[r][0]);
+            pin(sum[r][1]);
         }
     }
     for (int r = 0; r < R; ++r) {

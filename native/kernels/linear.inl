@@ -95,6 +95,8 @@ static void few_q8(const LinearJob& job, size_t row, size_t tile) {
                 VI value = vi_set1_pair(xq + r * job.xq_stride + b * kBlock + pair * 2);
                 isum[r][0] = vi_madd(isum[r][0], w0, value);
                 isum[r][1] = vi_madd(isum[r][1], w1, value);
+                pin(isum[r][0]);
+                pin(isum[r][1]);
             }
         }
         const uint16_t* scales = reinterpret_cast<const uint16_t*>(w);
@@ -157,6 +159,8 @@ static void panel_f32(const float* w, size_t n, const float* x, size_t x_stride,
             VF value = vf_set1(x[r * x_stride + k]);
             sum[r][0] = vf_fma(w0, value, sum[r][0]);
             sum[r][1] = vf_fma(w1, value, sum[r][1]);
+            pin(sum[r][0]);
+            pin(sum[r][1]);
         }
     }
 #pragma GCC unroll 6
@@ -181,6 +185,8 @@ static void panel_q8(const int16_t* w, const float* ws, size_t blocks, const int
                 VI value = vi_set1_pair(xq + r * xq_stride + pair * 2);
                 isum[r][0] = vi_madd(isum[r][0], w0, value);
                 isum[r][1] = vi_madd(isum[r][1], w1, value);
+                pin(isum[r][0]);
+                pin(isum[r][1]);
             }
         }
         VF ws0 = vf_load(ws + b * kTile), ws1 = vf_load(ws + b * kTile + kLanes);

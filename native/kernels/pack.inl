@@ -7,7 +7,7 @@ static bool pack_words(const float* const* rows, size_t outputs, size_t in, uint
         for (size_t o = 0; o < kTile; ++o) {
             float value = o < outputs ? rows[o][k] : 0.0f;
             float stored = bf16 ? bf16_to_float(float_to_bf16(value)) : value;
-            finite = finite && stored - stored == 0.0f;
+            finite &= stored - stored == 0.0f;
             if (bf16)
                 reinterpret_cast<uint16_t*>(tile)[k * kTile + o] = float_to_bf16(value);
             else
@@ -17,44 +17,48 @@ static bool pack_words(const float* const* rows, size_t outputs, size_t in, uint
     return finite;
 }
 
-STAPES_INLINE float round_half_away(float x) {
-    float magnitude = x < 0 ? -x : x;
-    float whole = float(int32_t(magnitude));
-    if (magnitude - whole >= 0.5f) whole += 1.0f;
-    return x < 0 ? -whole : whole;
+// To the nearest whole number, halves away from zero.
+STAPES_INLINE VF round_half_away(VF x) {
+    VF magnitude = vf_abs(x), whole = vf_floor(magnitude);
+    VF up = vf_add(whole, vf_set1(1.0f));
+    VF rounded = vf_select_lt(vf_sub(magnitude, whole), vf_set1(0.5f), whole, up);
+    return vf_select_lt(x, vf_zero(), vf_sub(vf_zero(), rounded), rounded);
 }
 
-// One output's block of 32, with the numbers of GGUF's Q8_0: scale = peak / 127 rounded to f16,
-// values rounded half away from zero with the unrounded scale.
-static bool pack_q8_block(const float* x, size_t n, size_t output, uint8_t* block) {
-    float peak = 0.0f;
-    bool finite = true;
-    for (size_t i = 0; i < n; ++i) {
-        float magnitude = x[i] < 0 ? -x[i] : x[i];
-        finite = finite && magnitude - magnitude == 0.0f;
-        peak = magnitude > peak ? magnitude : peak;
+// 32 inputs of one output -> int8 values held as int16, with the numbers of GGUF's Q8_0: scale =
+// peak / 127 stored as f16, values rounded half away from zero with the unrounded scale. False when
+// a value is not finite or the scale does not fit f16.
+static bool quantize_weights(const float* x, int16_t* q, uint16_t* scale) {
+    VF largest = vf_zero(), poison = vf_zero();
+    for (int i = 0; i < kBlock; i += kLanes) {
+        largest = vf_max(largest, vf_abs(vf_load(x + i)));
+        poison = vf_fma(vf_load(x + i), vf_zero(), poison);
     }
-    float scale = peak / 127.0f;
-    uint16_t stored = float_to_f16(scale);
-    float inverse = stored ? 1.0f / scale : 0.0f;  // a scale that rounds to 0 makes a block of zeros
-    finite = finite && (stored & 0x7c00u) != 0x7c00u;
-    memcpy(block + output * 2, &stored, 2);
-    int8_t* q = reinterpret_cast<int8_t*>(block + kTile * 2);
-    for (size_t i = 0; i < kBlock; ++i) {
-        float value = i < n && finite ? round_half_away(x[i] * inverse) : 0.0f;
-        q[(i / 2) * 2 * kTile + output * 2 + (i & 1)] = int8_t(value);
-    }
-    return finite;
+    float unrounded = vf_hmax(largest) / 127.0f;
+    *scale = float_to_f16(unrounded);
+    // A scale that rounds to 0 makes a block of zeros.
+    VF inverse = vf_set1(*scale ? 1.0f / unrounded : 0.0f);
+    for (int i = 0; i < kBlock; i += kLanes)
+        vf_store_i16(q + i, round_half_away(vf_mul(vf_load(x + i), inverse)));
+    return vf_sum(poison) == 0.0f && (*scale & 0x7c00u) != 0x7c00u;
 }
 
 static bool pack_q8(const float* const* rows, size_t outputs, size_t in, uint8_t* tile) {
-    static const float zeros[kBlock] = {0};
     bool finite = true;
-    for (size_t b = 0; b < ceil_div(in, kBlock); ++b) {
+    for (size_t b = 0; b < ceil_div(in, kBlock); ++b, tile += kQ8BlockBytes) {
         size_t n = in - b * kBlock < kBlock ? in - b * kBlock : kBlock;
+        int8_t* q = reinterpret_cast<int8_t*>(tile + kTile * 2);
         for (size_t o = 0; o < kTile; ++o) {
-            const float* x = o < outputs ? rows[o] + b * kBlock : zeros;
-            finite = pack_q8_block(x, n, o, tile + b * kQ8BlockBytes) && finite;
+            float x[kBlock] = {0};
+            int16_t values[kBlock];
+            uint16_t scale;
+            if (o < outputs) memcpy(x, rows[o] + b * kBlock, n * sizeof(float));
+            finite &= quantize_weights(x, values, &scale);
+            memcpy(tile + o * 2, &scale, 2);
+            for (size_t i = 0; i < kBlock; i += 2) {
+                q[i * kTile + o * 2] = int8_t(values[i]);
+                q[i * kTile + o * 2 + 1] = int8_t(values[i + 1]);
+            }
         }
     }
     return finite;

@@ -69,6 +69,7 @@ STAPES_INLINE VF vf_abs(VF a) { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), 
 STAPES_INLINE VF vf_round(VF a) {
     return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
+STAPES_INLINE VF vf_floor(VF a) { return {_mm256_floor_ps(a.v)}; }
 // a < b ? yes : no, per lane; a NaN on either side selects `no`.
 STAPES_INLINE VF vf_select_lt(VF a, VF b, VF yes, VF no) {
     return {_mm256_blendv_ps(no.v, yes.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
@@ -117,6 +118,10 @@ STAPES_INLINE void vf_store_i16(int16_t* p, VF a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow);
 }
 STAPES_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+// Keep an accumulator in its register, in this order: without this GCC computes the products of all
+// rows of a register block first, and spills half of the block's sums in every step.
+STAPES_INLINE void pin(VI& a) { asm volatile("" : "+x"(a.v)); }
+STAPES_INLINE void pin(VF& a) { asm volatile("" : "+x"(a.v)); }
 
 #else
 
@@ -164,6 +169,7 @@ STAPES_INLINE VF vf_min(VF a, VF b) { STAPES_LANES(a.v[i] < b.v[i] ? a.v[i] : b.
 STAPES_INLINE VF vf_fma(VF a, VF b, VF c) { STAPES_LANES(a.v[i] * b.v[i] + c.v[i]); }
 STAPES_INLINE VF vf_abs(VF a) { STAPES_LANES(std::fabs(a.v[i])); }
 STAPES_INLINE VF vf_round(VF a) { STAPES_LANES(std::nearbyint(a.v[i])); }
+STAPES_INLINE VF vf_floor(VF a) { STAPES_LANES(std::floor(a.v[i])); }
 STAPES_INLINE VF vf_select_lt(VF a, VF b, VF yes, VF no) {
     STAPES_LANES(a.v[i] < b.v[i] ? yes.v[i] : no.v[i]);
 }
@@ -208,6 +214,8 @@ STAPES_INLINE void vf_store_i16(int16_t* p, VF a) {
     for (int i = 0; i < kLanes; ++i) p[i] = a.v[i] == a.v[i] ? int16_t(a.v[i]) : int16_t(0);
 }
 STAPES_INLINE void prefetch(const void*) {}
+STAPES_INLINE void pin(VI&) {}
+STAPES_INLINE void pin(VF&) {}
 
 #undef STAPES_LANES
 #endif

@@ -36,8 +36,9 @@ Pool::Pool(int threads) : owner_process_(getpid()) {
 }
 
 Pool::~Pool() {
-    if (getpid() != owner_process_) {  // the threads stayed behind in the parent of a fork
-        for (auto& worker : workers_) worker.detach();
+    if (getpid() != owner_process_) {
+        // The threads stayed behind in the parent of a fork: they can be neither joined nor detached.
+        (void)new std::vector<std::thread>(std::move(workers_));
         (void)wake_.release();
         return;
     }

@@ -12,6 +12,7 @@ from stapes.cli.exits import USAGE
 # name -> module with a click command called `command`. A module must be cheap to import (it is,
 # for the list that --help prints); what it runs imports what it needs inside.
 COMMANDS: dict[str, str] = {
+    "bench": "stapes.cli.bench",
     "transcribe": "stapes.cli.transcribe",
 }
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.graph.plan import Element, Plan, View
+from stapes.graph.plan import Plan, View
 
 Array = NDArray[np.float32] | NDArray[np.int32]
 

@@ -109,7 +109,10 @@ def _pack_q8(padded: NDArray[np.float32]) -> NDArray[np.uint8]:
     stored = scale.astype(np.float16)
     inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=stored != 0)
     scaled = blocks * inverse[..., None]
-    values = (np.sign(scaled) * np.floor(np.abs(scaled) + np.float32(0.5))).astype(np.int8)
+    magnitude = np.abs(scaled)
+    whole = np.floor(magnitude)
+    whole += magnitude - whole >= np.float32(0.5)  # adding 0.5 first would round 0.49999997 up
+    values = (np.sign(scaled) * whole).astype(np.int8)
     tiles = values.reshape(-1, TILE, blocks.shape[1], BLOCK // 2, 2).transpose(0, 2, 3, 1, 4)
     scales = stored.reshape(-1, TILE, blocks.shape[1]).transpose(0, 2, 1)
     shape = (tiles.shape[0], tiles.shape[1], -1)

@@ -80,7 +80,8 @@ class Qwen3AsrConfig:
     audio_token_id: int
 
 
-_ORIGINAL = (
+#: Tensor names of the two layouts: the encoder's and the decoder's.
+LAYOUT_ORIGINAL = (
     EncoderNames("thinker.audio_tower", "thinker.audio_tower.proj1", "thinker.audio_tower.proj2"),
     DecoderNames(
         "thinker.model.embed_tokens.weight",
@@ -89,7 +90,7 @@ _ORIGINAL = (
         "thinker.model.layers",
     ),
 )
-_HF = (
+LAYOUT_HF = (
     EncoderNames(
         "model.audio_tower",
         "model.multi_modal_projector.linear_1",
@@ -114,7 +115,7 @@ def read_config(folder: Path, tokenizer: Tokenizer) -> Qwen3AsrConfig:
     root = ConfigReader(values, "config.json")
     original = "thinker_config" in root
     inner = root.section("thinker_config") if original else root
-    encoder_names, decoder_names = _ORIGINAL if original else _HF
+    encoder_names, decoder_names = LAYOUT_ORIGINAL if original else LAYOUT_HF
     return Qwen3AsrConfig(
         encoder=_encoder_spec(inner.section("audio_config")),
         encoder_names=encoder_names,

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
-from stapes.decoder import Decoder, GenerateOptions, GenerateResult, Prompt, generate
-from stapes.decoder import expected_tensors as decoder_tensors
-from stapes.decoder import load_weights as load_decoder_weights
-from stapes.decoder.weights import TensorSource
-from stapes.errors import ConfigError
-from stapes.graph import Engine, NativeExecutor
+from stapes.decoder import GenerateOptions, GenerateResult, Prompt, generate
 from stapes.models.audio_source import open_audio
 from stapes.models.qwen3_asr.config import Qwen3AsrConfig, read_config
-from stapes.models.qwen3_asr.encoder import AudioEncoder
-from stapes.models.qwen3_asr.encoder_weights import EncoderLoader
-from stapes.models.qwen3_asr.encoder_weights import expected_tensors as encoder_tensors
+from stapes.models.qwen3_asr.networks import Networks, build_networks, expected_tensors
 from stapes.models.qwen3_asr.pieces import (
     MAX_PIECE_S,
     Piece,
@@ -35,14 +25,12 @@ from stapes.models.qwen3_asr.pieces import (
     token_counts,
 )
 from stapes.models.qwen3_asr.postprocess import is_within_context, parse_answer
-from stapes.models.qwen3_asr.prompt import ControlTokens, PromptBuilder, control_tokens
+from stapes.models.qwen3_asr.prompt import PromptBuilder, control_tokens
 from stapes.models.transcript import Timings, Transcript
 from stapes.options import RuntimeOptions, TranscribeOptions
-from stapes.system import default_threads
 from stapes.tensors import check_tensors, open_safetensors
 from stapes.text.languages import canonical_language
 from stapes.text.tokenizer import Tokenizer, load_tokenizer
-from stapes.weights import MatrixPacker
 
 if TYPE_CHECKING:
     from stapes.models.interface import AudioSource, Progress
@@ -50,28 +38,24 @@ if TYPE_CHECKING:
 _LOUD_RMS = 0.02  # -34 dBFS: quieter recordings may well hold no speech
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What a loaded model is made of."""
-
-    config: Qwen3AsrConfig
-    tokenizer: Tokenizer
-    control: ControlTokens
-    encoder: AudioEncoder
-    decoder: Decoder
-
-
 class Qwen3Asr:
     """A loaded Qwen3-ASR model. May be used from several threads; they take turns in the core."""
 
-    def __init__(self, name: str, parts: _Parts, load_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: Qwen3AsrConfig,
+        tokenizer: Tokenizer,
+        networks: Networks,
+        load_s: float,
+    ) -> None:
         self.name = name
         self.load_s = load_s
-        self.config = parts.config
-        self.tokenizer = parts.tokenizer
-        self.encoder = parts.encoder
-        self.decoder = parts.decoder
-        self.prompts = PromptBuilder(parts.tokenizer, parts.control)
+        self.config = config
+        self.tokenizer = tokenizer
+        self.encoder = networks.encoder
+        self.decoder = networks.decoder
+        self.prompts = PromptBuilder(tokenizer, control_tokens(tokenizer, config.audio_token_id))
 
     def transcribe(
         self,
@@ -188,34 +172,12 @@ def load_qwen3_asr(folder: Path, name: str, options: RuntimeOptions) -> Qwen3Asr
     started = time.perf_counter()
     tokenizer = load_tokenizer(folder)
     config = read_config(folder, tokenizer)
-    expected = encoder_tensors(config.encoder, config.encoder_names)
-    expected |= decoder_tensors(config.decoder)
     with open_safetensors(folder) as store:
-        check_tensors(store, expected, ignored=_ignored(config))
-        parts = assemble(config, tokenizer, store, options)
-    return Qwen3Asr(name, parts, time.perf_counter() - started)
+        check_tensors(store, expected_tensors(config), ignored=_ignored(config))
+        networks = build_networks(config, store, options)
+    return Qwen3Asr(name, config, tokenizer, networks, time.perf_counter() - started)
 
 
 def _ignored(config: Qwen3AsrConfig) -> tuple[str, ...]:
     """A tied checkpoint may carry its head all the same; it is the embedding again."""
     return (config.decoder.names.lm_head,) if config.decoder.tie_word_embeddings else ()
-
-
-def assemble(
-    config: Qwen3AsrConfig, tokenizer: Tokenizer, source: TensorSource, options: RuntimeOptions
-) -> _Parts:
-    """Pack the weights of a source and build the executors."""
-    if config.encoder.output_dim != config.decoder.hidden_size:
-        raise ConfigError(
-            f"The encoder's output_dim is {config.encoder.output_dim}, but the decoder's "
-            f"hidden_size is {config.decoder.hidden_size}."
-        )
-    engine = Engine(options.threads or default_threads())
-    packer = MatrixPacker(engine, options.weights)
-    make_executor: Callable[..., NativeExecutor] = partial(NativeExecutor, engine=engine)
-    loader = EncoderLoader(source, config.encoder_names, packer, MatrixPacker(engine, "f32"))
-    encoder = AudioEncoder(config.encoder, loader.load(config.encoder), make_executor)
-    weights = load_decoder_weights(source, config.decoder, packer)
-    decoder = Decoder(config.decoder, weights, make_executor, options.kv)
-    control = control_tokens(tokenizer, config.audio_token_id)
-    return _Parts(config, tokenizer, control, encoder, decoder)

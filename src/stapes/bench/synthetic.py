@@ -1,0 +1,93 @@
+"""Full-size models with random weights: what a benchmark runs when no checkpoint is there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes.decoder import DecoderSpec
+from stapes.models.qwen3_asr.config import LAYOUT_HF, EncoderSpec, Qwen3AsrConfig
+from stapes.models.qwen3_asr.networks import expected_tensors
+from stapes.weights.matrix import bf16_to_f32, f32_to_bf16
+
+F32 = NDArray[np.float32]
+
+_POOL = 1 << 22  # distinct random values that all matrices are cut from
+_FAN_IN_SCALE = 1.6  # with 0.02 everywhere a random decoder repeats its last token
+
+
+def _asr_config(encoder: EncoderSpec, hidden_size: int, intermediate_size: int) -> Qwen3AsrConfig:
+    encoder_names, decoder_names = LAYOUT_HF
+    decoder = DecoderSpec(
+        hidden_size=hidden_size,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        intermediate_size=intermediate_size,
+        vocab_size=151936,
+        max_position_embeddings=65536,
+        rms_norm_eps=1e-6,
+        rope_theta=1e6,
+        tie_word_embeddings=True,
+        attention_bias=False,
+        qk_norm=True,
+        eos_token_ids=frozenset(),  # a benchmark decodes as many tokens as it was asked for
+        names=decoder_names,
+    )
+    return Qwen3AsrConfig(encoder, encoder_names, decoder, audio_token_id=151676)
+
+
+#: The published sizes.
+SYNTHETIC: dict[str, Qwen3AsrConfig] = {
+    "qwen3-asr-0.6b": _asr_config(EncoderSpec(896, 18, 14, 3584, 1024, 128, 480, 800), 1024, 3072),
+    "qwen3-asr-1.7b": _asr_config(EncoderSpec(1024, 24, 16, 4096, 2048, 128, 480, 800), 2048, 6144),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class RandomTensor:
+    """bf16 words."""
+
+    words: NDArray[np.uint16]
+
+    def raw(self) -> NDArray[np.uint16]:
+        """The words, in the tensor's shape."""
+        return self.words
+
+    def to_f32(self) -> F32:
+        """The values as f32."""
+        return bf16_to_f32(self.words)
+
+
+class RandomTensors:
+    """A source of random tensors of a model's shapes, the same for the same seed.
+
+    Matrices are normal with a deviation of 1.6 / sqrt(fan-in), the embedding 0.02; norms are 1 and
+    biases 0.
+    """
+
+    def __init__(self, config: Qwen3AsrConfig, seed: int = 0) -> None:
+        self._shapes = expected_tensors(config)
+        self._embedding = config.decoder.names.token_embedding
+        self._rng = np.random.default_rng(seed)
+        self._pool = self._rng.standard_normal(_POOL, dtype=np.float32)
+
+    def __getitem__(self, name: str) -> RandomTensor:
+        shape = self._shapes[name]
+        if len(shape) == 1:
+            value = 0.0 if name.endswith("bias") else 1.0
+            return RandomTensor(f32_to_bf16(np.full(shape, value, np.float32)))
+        fan_in = math.prod(shape[1:])
+        scale = 0.02 if name == self._embedding else _FAN_IN_SCALE / math.sqrt(fan_in)
+        count = math.prod(shape)
+        words = f32_to_bf16(self._pool * np.float32(scale))
+        start = int(self._rng.integers(_POOL))
+        copies = -(-(start + count) // _POOL)
+        return RandomTensor(np.tile(words, copies)[start : start + count].reshape(shape))
+
+    def release(self, name: str) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,52 @@
+"""The two networks of a model, packed and ready to run on one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from stapes.decoder import Decoder
+from stapes.decoder import expected_tensors as decoder_tensors
+from stapes.decoder import load_weights as load_decoder_weights
+from stapes.decoder.weights import Shapes, TensorSource
+from stapes.errors import ConfigError
+from stapes.graph import Engine, NativeExecutor
+from stapes.models.qwen3_asr.config import Qwen3AsrConfig
+from stapes.models.qwen3_asr.encoder import AudioEncoder
+from stapes.models.qwen3_asr.encoder_weights import EncoderLoader
+from stapes.models.qwen3_asr.encoder_weights import expected_tensors as encoder_tensors
+from stapes.options import RuntimeOptions
+from stapes.system import default_threads
+from stapes.weights import MatrixPacker
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The audio encoder and the decoder."""
+
+    encoder: AudioEncoder
+    decoder: Decoder
+
+
+def expected_tensors(config: Qwen3AsrConfig) -> Shapes:
+    """Names and shapes of every tensor that the checkpoint must hold."""
+    return encoder_tensors(config.encoder, config.encoder_names) | decoder_tensors(config.decoder)
+
+
+def build_networks(
+    config: Qwen3AsrConfig, source: TensorSource, options: RuntimeOptions
+) -> Networks:
+    """Pack the weights of a source, which has every expected tensor, and build the executors."""
+    if config.encoder.output_dim != config.decoder.hidden_size:
+        raise ConfigError(
+            f"The encoder's output_dim is {config.encoder.output_dim}, but the decoder's "
+            f"hidden_size is {config.decoder.hidden_size}."
+        )
+    engine = Engine(options.threads or default_threads())
+    packer = MatrixPacker(engine, options.weights)
+    make_executor: Callable[..., NativeExecutor] = partial(NativeExecutor, engine=engine)
+    loader = EncoderLoader(source, config.encoder_names, packer, MatrixPacker(engine, "f32"))
+    encoder = AudioEncoder(config.encoder, loader.load(config.encoder), make_executor)
+    weights = load_decoder_weights(source, config.decoder, packer)
+    return Networks(encoder, Decoder(config.decoder, weights, make_executor, options.kv))
