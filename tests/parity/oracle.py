@@ -86,6 +86,12 @@ def random_oracle(sizes: Sizes, seed: int) -> Oracle:
     return Oracle(model)
 
 
+def saved_oracle(folder: Path) -> Oracle:
+    """A saved model, its weights widened to f32."""
+    loaded = Qwen3ASRForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    return Oracle(loaded)
+
+
 def save_hf(oracle: Oracle, folder: Path) -> Path:
     """The folder as transformers writes it, with a tokenizer beside it."""
     oracle.model.save_pretrained(folder)
