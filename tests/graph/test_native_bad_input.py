@@ -1,4 +1,4 @@
-"""Whatever is asked of the core, the answer is a result or an exception, never the end of the process."""
+"""Whatever is asked of the core: a result or an exception, never the end of the process."""
 
 from __future__ import annotations
 

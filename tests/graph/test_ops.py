@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def results(executor: Executor, case: Case, steps: Sequence[dict[str, Array]]) -
     return out
 
 
-@cache
+@functools.cache
 def problem(case_number: int) -> tuple[list[dict[str, Array]], list[Array]]:
     """The inputs of a case's runs, and what the reference makes of them."""
     case = CASES[case_number]
