@@ -20,17 +20,20 @@ Written by `make docs` from the commands' own help; a test compares the two.
 
 def render() -> str:
     """The whole of docs/cli.md."""
-    context = _context(root, "stapes")
-    sections = [HEAD, *(f"\n## {title}\n\n```\n{text}\n```\n" for title, text in _helps(context))]
+    helps = _helps(root, _context(root, "stapes"))
+    sections = [HEAD, *(f"\n## {title}\n\n```\n{text}\n```\n" for title, text in helps)]
     return "".join(sections)
 
 
-def _helps(context: click.Context) -> Iterator[tuple[str, str]]:
-    yield "stapes", root.get_help(context)
-    for name in root.list_commands(context):
-        command = root.get_command(context, name)
-        if command is not None:
-            yield f"stapes {name}", command.get_help(_context(command, name, context))
+def _helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    """The command's help, then that of its subcommands."""
+    yield context.command_path, command.get_help(context)
+    if not isinstance(command, click.Group):
+        return
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        if inner is not None:
+            yield from _helps(inner, _context(inner, name, context))
 
 
 def _context(

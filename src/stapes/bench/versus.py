@@ -41,6 +41,7 @@ class TransformersAsr:
         with torch.device("meta"):
             model = transformers.Qwen3ASRForConditionalGeneration(config)
         model.to_empty(device="cpu")
+        model.tie_weights()
         source = RandomTensors(self._config)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
@@ -53,14 +54,15 @@ class TransformersAsr:
                 if hasattr(module, "inv_freq"):
                     fresh = type(module)(module.config)
                     module.inv_freq, module.original_inv_freq = fresh.inv_freq, fresh.inv_freq
-        model.tie_weights()
         return model.eval()
 
     def run(self, samples: NDArray[np.float32]) -> float:
         """Seconds from samples to the last token."""
         torch = self._torch
         started = time.perf_counter()
-        features = self._features(samples, sampling_rate=16000, padding=True)
+        features = self._features(
+            samples, sampling_rate=16000, padding=True, return_attention_mask=True
+        )
         mask = features["attention_mask"]
         ids = prompt_ids(audio_tokens(int(mask.sum())), self._config.audio_token_id)
         with torch.inference_mode():

@@ -36,7 +36,7 @@ class Job:
     options: TranscribeOptions
 
 
-@click.command("transcribe")
+@click.command("transcribe", short_help="Turn recordings into text.")
 @click.argument("audio", nargs=-1, required=True, metavar="AUDIO...")
 @model_option
 @click.option(

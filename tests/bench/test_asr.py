@@ -1,0 +1,106 @@
+"""`stapes bench asr`: what it runs, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from stapes.bench import asr as bench_asr
+from stapes.bench.asr import AsrBench, build, median_figures, noise, run_once
+from stapes.bench.synthetic import SYNTHETIC, RandomTensors
+from stapes.cli.bench import SYNTHETIC_NAMES
+from stapes.cli.root import root
+from stapes.models.qwen3_asr.config import EncoderSpec, Qwen3AsrConfig
+from stapes.models.qwen3_asr.networks import expected_tensors
+from stapes.options import RuntimeOptions
+
+FIELDS = [
+    *("bench", "synthetic", "seconds", "tokens", "weights", "threads", "load_s", "mel_s"),
+    *("encode_s", "prefill_s", "decode_ms_per_token", "total_s", "rtf", "peak_rss_mb"),
+]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A model of the same kind that takes no time."""
+    full = SYNTHETIC["qwen3-asr-0.6b"]
+    decoder = vars(full.decoder) | {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "intermediate_size": 96,
+    }
+    config = Qwen3AsrConfig(
+        EncoderSpec(64, 2, 4, 96, 64, 128, 32, 800),
+        full.encoder_names,
+        type(full.decoder)(**decoder),
+        full.audio_token_id,
+    )
+    monkeypatch.setitem(SYNTHETIC, "qwen3-asr-0.6b", config)
+    return config
+
+
+def run(*arguments: str) -> tuple[dict[str, object], str]:
+    result = CliRunner().invoke(root, ["bench", "asr", "--rounds", "2", *arguments])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output.splitlines()[-1]), result.output
+
+
+def test_the_last_line_is_the_json_object_with_its_fields(small):
+    figures, output = run("--seconds", "2", "--tokens", "5", "--threads", "1")
+    assert list(figures) == FIELDS
+    assert (figures["seconds"], figures["tokens"], figures["threads"]) == (2.0, 5, 1)
+    assert figures["rtf"] == pytest.approx(figures["total_s"] / 2, abs=1e-3)
+    assert re.search(r"^decode_ms_per_token +[\d.]+$", output, re.M)
+
+
+def test_json_prints_nothing_else(small):
+    _, output = run("--seconds", "1", "--tokens", "1", "--json")
+    assert output.count("\n") == 1
+
+
+def test_a_run_decodes_the_tokens_it_was_asked_for(small, monkeypatch):
+    seen = []
+    generate = bench_asr.generate
+
+    def spy(*arguments):
+        result = generate(*arguments)
+        seen.append((len(result.token_ids), result.finish_reason, result.prompt_tokens))
+        return result
+
+    monkeypatch.setattr(bench_asr, "generate", spy)
+    bench = AsrBench("qwen3-asr-0.6b", 3.0, 7, RuntimeOptions())
+    networks, _ = build(bench)
+    figures = run_once(bench, networks, noise(3.0))
+    assert seen == [(7, "length", 9 + 39 + 6)]
+    parts = figures.mel_s + figures.encode_s + figures.prefill_s
+    assert parts + figures.decode_ms_per_token * 6 / 1000 <= figures.total_s
+    assert median_figures([figures] * 3) == figures
+
+
+def test_random_weights_are_alive_and_repeat(small):
+    names = list(expected_tensors(small))
+    first, second = RandomTensors(small), RandomTensors(small)
+    for name in names:
+        words = first[name].to_f32()
+        assert np.array_equal(words, second[name].to_f32())
+        assert np.isfinite(words).all()
+        if words.ndim > 1 and name != small.decoder.names.token_embedding:
+            fan_in = words[0].size
+            assert words.std() == pytest.approx(1.6 / np.sqrt(fan_in), rel=0.1)
+
+
+def test_the_published_sizes():
+    sizes = {
+        name: sum(int(np.prod(shape)) for shape in expected_tensors(config).values())
+        for name, config in SYNTHETIC.items()
+    }
+    assert sizes["qwen3-asr-0.6b"] == pytest.approx(0.78e9, rel=0.02)
+    assert sizes["qwen3-asr-1.7b"] == pytest.approx(2.04e9, rel=0.02)
+    assert tuple(SYNTHETIC) == SYNTHETIC_NAMES
