@@ -17,6 +17,8 @@ _SIZES = (
     "max_position_embeddings",
 )
 
+_MAX_F32 = 3.4e38  # RoPE's rates are computed in f32
+
 
 @dataclass(frozen=True)
 class DecoderNames:
@@ -69,7 +71,7 @@ class DecoderSpec:
         self._require("num_attention_heads", heads % kv_heads == 0, f"be a multiple of {kv_heads}")
         self._require("head_dim", self.head_dim % 2 == 0, "be even")
         self._require("rms_norm_eps", 0 <= self.rms_norm_eps < 1, "lie in [0, 1)")
-        self._require("rope_theta", self.rope_theta > 0, "be positive")
+        self._require("rope_theta", 0 < self.rope_theta < _MAX_F32, "be positive and finite")
         self._require("logits_size", _is_size(self.head_size), "be a positive whole number")
         if self.tie_word_embeddings:
             fits = self.head_size == self.vocab_size
