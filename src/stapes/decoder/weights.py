@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.decoder.spec import DecoderSpec
+from stapes.errors import CheckpointError
 from stapes.weights import MatrixPacker, PackedMatrix
 
 F32 = NDArray[np.float32]
@@ -157,12 +158,18 @@ class TensorReader:
         self._packer = packer
 
     def vector(self, *names: str) -> F32:
-        """f32 vectors, joined in the order of their names."""
-        return np.concatenate([self._source[name].to_f32() for name in names])
+        """f32 vectors, joined in the order of their names; CheckpointError unless finite."""
+        parts = [self._source[name].to_f32() for name in names]
+        for name, part in zip(names, parts, strict=True):
+            if not np.isfinite(part).all():
+                raise CheckpointError(f"Tensor {name} holds a value that is not finite.")
+        return np.concatenate(parts)
 
     def matrix(self, *names: str) -> PackedMatrix:
         """Matrices stacked in the order of their names, in the packer's format."""
-        packed = self._packer.stack(names[0], [self._source[name].raw() for name in names])
+        packed = self._packer.stack(
+            " or ".join(names), [self._source[name].raw() for name in names]
+        )
         for name in names:
             self._source.release(name)
         return packed
