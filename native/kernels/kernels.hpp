@@ -24,7 +24,7 @@ inline size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 inline size_t round_up(size_t a, size_t b) { return ceil_div(a, b) * b; }
 
 // Bytes of one tile of `in` inputs: f32 and bf16 are [in][16]; q8 is, per block of 32 inputs, 16 f16
-// scales and then [16 pairs of inputs][16 outputs][2] int8.
+// scales and then [8 quads of inputs][16 outputs][4] int8.
 inline size_t tile_bytes(Format format, size_t in) {
     switch (format) {
         case Format::f32: return in * kTile * 4;
@@ -40,7 +40,7 @@ struct LinearJob {
     size_t rows;
     const float* x;          // [rows] at x_stride; f32 and bf16
     size_t x_stride;
-    const int16_t* xq;       // [rows] at xq_stride: int8 values held as int16; q8
+    const int16_t* xq;       // [rows] at xq_stride: int8 values as int16, quads as 0 2 1 3; q8
     size_t xq_stride;
     const float* xs;         // [rows] at xs_stride: one scale a block; q8
     size_t xs_stride;
@@ -78,7 +78,8 @@ struct Kernels {
 
     // Tiles [first, last) of a linear layer, for all rows of the job.
     void (*linear_tiles)(const LinearJob& job, size_t first, size_t last, float* scratch);
-    // x[n] -> int8 values in int16, zero-padded to a multiple of 32, and one scale a block.
+    // x[n] -> int8 values in int16, zero-padded to a multiple of 32, and one scale a block. The
+    // values of a quad stand in the order 0 2 1 3, as linear_tiles multiplies them.
     void (*quantize_row)(const float* x, size_t n, int16_t* q, float* scales);
     // One output row of packed weights, dequantised: an embedding look-up.
     void (*unpack_row)(Format format, const uint8_t* weights, size_t in, size_t row, float* y);

@@ -87,14 +87,20 @@ static void few_q8(const LinearJob& job, size_t row, size_t tile) {
         VI isum[R][2];
         for (int r = 0; r < R; ++r) isum[r][0] = isum[r][1] = vi_zero();
         const int8_t* q = reinterpret_cast<const int8_t*>(w) + kTile * 2;
-#pragma GCC unroll 16
-        for (int pair = 0; pair < kBlock / 2; ++pair) {
-            VI w0 = vi_widen_i8(q + pair * 2 * kTile);
-            VI w1 = vi_widen_i8(q + pair * 2 * kTile + 2 * kLanes);
+#pragma GCC unroll 8
+        for (int quad = 0; quad < kBlock / 4; ++quad) {
+            VI w0 = vi_load(q + quad * 4 * kTile), w1 = vi_load(q + quad * 4 * kTile + 4 * kLanes);
+            VI even0 = vi_even_i8(w0), odd0 = vi_odd_i8(w0);
+            VI even1 = vi_even_i8(w1), odd1 = vi_odd_i8(w1);
             for (int r = 0; r < R; ++r) {
-                VI value = vi_set1_pair(xq + r * job.xq_stride + b * kBlock + pair * 2);
-                isum[r][0] = vi_madd(isum[r][0], w0, value);
-                isum[r][1] = vi_madd(isum[r][1], w1, value);
+                const int16_t* x = xq + r * job.xq_stride + b * kBlock + quad * 4;
+                VI even = vi_set1_pair(x), odd = vi_set1_pair(x + 2);
+                isum[r][0] = vi_madd(isum[r][0], even0, even);
+                isum[r][1] = vi_madd(isum[r][1], even1, even);
+                pin(isum[r][0]);
+                pin(isum[r][1]);
+                isum[r][0] = vi_madd(isum[r][0], odd0, odd);
+                isum[r][1] = vi_madd(isum[r][1], odd1, odd);
                 pin(isum[r][0]);
                 pin(isum[r][1]);
             }
@@ -170,7 +176,7 @@ static void panel_f32(const float* w, size_t n, const float* x, size_t x_stride,
     }
 }
 
-// The same for q8: w [blocks][16 pairs][32] int16 and ws [blocks][16] f32, both widened.
+// The same for q8: w [blocks][16 pairs][16 outputs][2] int16 and ws [blocks][16] f32, both widened.
 template <int R>
 static void panel_q8(const int16_t* w, const float* ws, size_t blocks, const int16_t* xq,
                      size_t xq_stride, const float* xs, size_t xs_stride, float* sums) {
@@ -250,8 +256,14 @@ static void widen_q8_slice(const uint8_t* w, size_t blocks, int16_t* wide, float
         vf_store(scales + b * kTile, vf_load_f16(f16));
         vf_store(scales + b * kTile + kLanes, vf_load_f16(f16 + kLanes));
         const int8_t* q = reinterpret_cast<const int8_t*>(w) + kTile * 2;
-        for (size_t i = 0; i < kBlock * kTile; i += 2 * kLanes)
-            vi_store(wide + b * kBlock * kTile + i, vi_widen_i8(q + i));
+        int16_t* pairs = wide + b * kBlock * kTile;
+        for (size_t i = 0; i < kBlock * kTile; i += 4 * kTile, pairs += 4 * kTile) {
+            VI w0 = vi_load(q + i), w1 = vi_load(q + i + 4 * kLanes);
+            vi_store(pairs, vi_even_i8(w0));
+            vi_store(pairs + 2 * kLanes, vi_even_i8(w1));
+            vi_store(pairs + 2 * kTile, vi_odd_i8(w0));
+            vi_store(pairs + 2 * kTile + 2 * kLanes, vi_odd_i8(w1));
+        }
     }
 }
 
@@ -317,13 +329,13 @@ static void quantize_block(const float* x, int16_t* q, float* scale) {
     VF largest = vf_zero(), poison = vf_zero();
     for (int i = 0; i < kBlock; i += kLanes) {
         VF value = vf_load(x + i);
-        largest = vf_max(largest, vf_abs(value));
+        largest = vf_max(vf_abs(value), largest);  // in this order a NaN is passed over
         poison = vf_fma(value, vf_zero(), poison);  // NaN as soon as one value is not finite
     }
     float peak = vf_hmax(largest);
     VF inverse = vf_set1(peak > kTinyPeak ? 127.0f / peak : 0.0f);
     for (int i = 0; i < kBlock; i += kLanes)
-        vf_store_i16(q + i, vf_round(vf_mul(vf_load(x + i), inverse)));
+        vf_store_quads_i16(q + i, vf_round(vf_mul(vf_load(x + i), inverse)));
     *scale = peak / 127.0f + vf_sum(poison);
 }
 

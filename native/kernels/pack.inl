@@ -17,6 +17,11 @@ static bool pack_words(const float* const* rows, size_t outputs, size_t in, uint
     return finite;
 }
 
+// Where input i of a q8 block stands for an output: [8 quads][16 outputs][4].
+STAPES_INLINE size_t q8_index(size_t i, size_t output) {
+    return i / 4 * 4 * kTile + output * 4 + i % 4;
+}
+
 // To the nearest whole number, halves away from zero.
 STAPES_INLINE VF round_half_away(VF x) {
     VF magnitude = vf_abs(x), whole = vf_floor(magnitude);
@@ -31,7 +36,7 @@ STAPES_INLINE VF round_half_away(VF x) {
 static bool quantize_weights(const float* x, int16_t* q, uint16_t* scale) {
     VF largest = vf_zero(), poison = vf_zero();
     for (int i = 0; i < kBlock; i += kLanes) {
-        largest = vf_max(largest, vf_abs(vf_load(x + i)));
+        largest = vf_max(vf_abs(vf_load(x + i)), largest);  // passes over NaN
         poison = vf_fma(vf_load(x + i), vf_zero(), poison);
     }
     float unrounded = vf_hmax(largest) / 127.0f;
@@ -55,10 +60,7 @@ static bool pack_q8(const float* const* rows, size_t outputs, size_t in, uint8_t
             if (o < outputs) memcpy(x, rows[o] + b * kBlock, n * sizeof(float));
             finite &= quantize_weights(x, values, &scale);
             memcpy(tile + o * 2, &scale, 2);
-            for (size_t i = 0; i < kBlock; i += 2) {
-                q[i * kTile + o * 2] = int8_t(values[i]);
-                q[i * kTile + o * 2 + 1] = int8_t(values[i + 1]);
-            }
+            for (size_t i = 0; i < kBlock; ++i) q[q8_index(i, o)] = int8_t(values[i]);
         }
     }
     return finite;
@@ -88,7 +90,7 @@ static void unpack_row(Format format, const uint8_t* weights, size_t in, size_t 
         uint16_t scale;
         memcpy(&scale, block + lane * 2, 2);
         size_t i = k % kBlock;
-        y[k] = float(q[(i / 2) * 2 * kTile + lane * 2 + (i & 1)]) * f16_to_float(scale);
+        y[k] = float(q[q8_index(i, lane)]) * f16_to_float(scale);
     }
 }
 

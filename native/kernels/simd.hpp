@@ -97,10 +97,11 @@ STAPES_INLINE VI vi_load(const void* p) {
 STAPES_INLINE void vi_store(void* p, VI a) {
     _mm256_storeu_si256(static_cast<__m256i*>(p), a.v);
 }
-// Sixteen int8 widened to int16.
-STAPES_INLINE VI vi_widen_i8(const int8_t* p) {
-    return {_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+// 32 int8 seen as 16 pairs: the first, or the second, of every pair as int16.
+STAPES_INLINE VI vi_even_i8(VI a) {
+    return {_mm256_srai_epi16(_mm256_slli_epi16(a.v, 8), 8)};
 }
+STAPES_INLINE VI vi_odd_i8(VI a) { return {_mm256_srai_epi16(a.v, 8)}; }
 // The same 32-bit word (a pair of int16) in every lane.
 STAPES_INLINE VI vi_set1_pair(const int16_t* p) {
     int32_t word;
@@ -115,6 +116,14 @@ STAPES_INLINE VF vi_to_float(VI a) { return {_mm256_cvtepi32_ps(a.v)}; }
 STAPES_INLINE void vf_store_i16(int16_t* p, VF a) {
     __m256i wide = _mm256_cvtps_epi32(a.v);
     __m128i narrow = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow);
+}
+// The same, each quad in the order 0 2 1 3.
+STAPES_INLINE void vf_store_quads_i16(int16_t* p, VF a) {
+    vf_store_i16(p, a);
+    __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    narrow = _mm_shufflelo_epi16(narrow, _MM_SHUFFLE(3, 1, 2, 0));
+    narrow = _mm_shufflehi_epi16(narrow, _MM_SHUFFLE(3, 1, 2, 0));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow);
 }
 STAPES_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
@@ -190,11 +199,15 @@ STAPES_INLINE VI vi_load(const void* p) {
     return r;
 }
 STAPES_INLINE void vi_store(void* p, VI a) { memcpy(p, a.v, sizeof a.v); }
-STAPES_INLINE VI vi_widen_i8(const int8_t* p) {
+STAPES_INLINE VI vi_every_second_i8(VI a, int first) {
+    int8_t bytes[4 * kLanes];
     int16_t wide[2 * kLanes];
-    for (int i = 0; i < 2 * kLanes; ++i) wide[i] = p[i];
+    memcpy(bytes, a.v, sizeof bytes);
+    for (int i = 0; i < 2 * kLanes; ++i) wide[i] = bytes[2 * i + first];
     return vi_load(wide);
 }
+STAPES_INLINE VI vi_even_i8(VI a) { return vi_every_second_i8(a, 0); }
+STAPES_INLINE VI vi_odd_i8(VI a) { return vi_every_second_i8(a, 1); }
 STAPES_INLINE VI vi_set1_pair(const int16_t* p) {
     int32_t word;
     memcpy(&word, p, sizeof word);
@@ -212,6 +225,13 @@ STAPES_INLINE VI vi_madd(VI acc, VI a, VI b) {
 STAPES_INLINE VF vi_to_float(VI a) { STAPES_LANES(float(a.v[i])); }
 STAPES_INLINE void vf_store_i16(int16_t* p, VF a) {
     for (int i = 0; i < kLanes; ++i) p[i] = a.v[i] == a.v[i] ? int16_t(a.v[i]) : int16_t(0);
+}
+STAPES_INLINE void vf_store_quads_i16(int16_t* p, VF a) {
+    int16_t plain[kLanes];
+    vf_store_i16(plain, a);
+    for (int i = 0; i < kLanes; i += 4) {
+        p[i] = plain[i], p[i + 1] = plain[i + 2], p[i + 2] = plain[i + 1], p[i + 3] = plain[i + 3];
+    }
 }
 STAPES_INLINE void prefetch(const void*) {}
 STAPES_INLINE void pin(VI&) {}

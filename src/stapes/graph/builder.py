@@ -172,7 +172,14 @@ class GraphBuilder:
     # -- building ------------------------------------------------------------------------------
 
     def build(self) -> Plan:
-        """The plan of all ops so far."""
+        """The plan of all ops so far.
+
+        Raises:
+            ValueError: a dimension has no input that would tell its size.
+        """
+        unknown = set(self._dims) - {view.buffer.dim for view in self._inputs.values()}
+        if unknown:
+            raise ValueError(f"no input has the dimension {', '.join(sorted(unknown))}")
         return Plan(
             dims=self._dims,
             buffers=tuple(self._buffers),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.graph.plan import Plan, View
+from stapes.graph.plan import Element, Plan, View
 
 Array = NDArray[np.float32] | NDArray[np.int32]
 
@@ -80,9 +80,10 @@ def checked_inputs(
     arrays: dict[str, Array] = {}
     counts: dict[str, int] = {}
     for name, view in plan.inputs.items():
-        array = _typed(inputs[name], view)
+        array = _typed(name, inputs[name], view.buffer.element)
         count, rest = divmod(array.size, view.buffer.row_elements)
-        if rest or counts.setdefault(view.buffer.dim, count) != count:
+        whole = array.shape[-1:] == (view.width,) or (view.width == 1 and array.ndim == 1)
+        if rest or not whole or counts.setdefault(view.buffer.dim, count) != count:
             raise ValueError(f"input {name} has shape {array.shape}, which does not fit the others")
         arrays[name] = array
     return arrays, counts
@@ -96,7 +97,18 @@ def output_array(view: View, counts: Mapping[str, int]) -> Array:
     return np.empty((rows, view.width), np.float32)
 
 
-def _typed(array: Array, view: View) -> Array:
-    if view.buffer.element == "i32":
-        return np.ascontiguousarray(array, dtype=np.int32)
-    return np.ascontiguousarray(array, dtype=np.float32)
+def _typed(name: str, values: Array, element: Element) -> Array:
+    """The values as an array that the core can take: contiguous and writable, f32 or i32."""
+    array = np.asarray(values)
+    if array.dtype.kind not in ("f" if element == "f32" else "iu"):
+        raise ValueError(f"input {name} is {array.dtype}, not {element}")
+    if element == "f32":
+        return np.require(array, np.float32, ["C", "A", "W"])
+    if array.dtype != np.int32 and array.size and not _fits_i32(array):
+        raise ValueError(f"input {name} holds a number beyond 32 bits")
+    return np.require(array, np.int32, ["C", "A", "W"])
+
+
+def _fits_i32(array: NDArray[Any]) -> bool:
+    limits = np.iinfo(np.int32)
+    return bool(array.min() >= limits.min and array.max() <= limits.max)
