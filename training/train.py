@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -56,8 +57,9 @@ class Plan:
     context_share: float = 0.12
     forced_share: float = 0.12
     bf16: bool = True
-    valid_every: int = 400
-    valid_clips: int = 400
+    save_every: int = 100
+    valid_every: int = 500
+    valid_clips: int = 240
 
 
 @dataclass
@@ -231,30 +233,37 @@ class Run:
         (self.folder / "history.json").write_text(json.dumps(self.progress.history))
         print(f"step {self.progress.step} valid WER {100 * error:.1f}%", flush=True)
 
+    def batches(self) -> Iterator[tuple[Batch, np.random.Generator]]:
+        """Endless training batches; short clips first. Every epoch sees the shards that exist."""
+        plan, progress = self.plan, self.progress
+        while True:
+            rng = np.random.default_rng((7, progress.step))
+            easy = progress.step < plan.easy_steps
+            shards = open_shards("train")
+            longest = plan.easy_frames if easy else 10**9
+            for members in epoch(shards, plan.frames_per_batch, rng, longest):
+                yield load_batch(shards, members), rng
+                if easy and progress.step >= plan.easy_steps:
+                    break
+            progress.epochs += 1
+
     def train(self) -> None:
         """Until the time budget is spent."""
         valid, progress, plan = open_shards("valid"), self.progress, self.plan
         losses: list[tuple[float, float]] = []
-        while progress.seconds < 60 * plan.minutes:
-            rng = np.random.default_rng((7, progress.step))
-            easy = progress.step < plan.easy_steps
-            shards = open_shards("train")
-            for members in epoch(
-                shards, plan.frames_per_batch, rng, plan.easy_frames if easy else 10**9
-            ):
-                begin = time.monotonic()
-                losses.append(self.step(load_batch(shards, members), rng))
-                progress.step += 1
-                progress.seconds += time.monotonic() - begin
-                if progress.step % 50 == 0:
-                    self.report(losses)
-                if progress.step % plan.valid_every == 0:
-                    self.check(valid)
-                if progress.seconds >= 60 * plan.minutes or (
-                    easy and progress.step >= plan.easy_steps
-                ):
-                    break
-            progress.epochs += 1
+        for batch, rng in self.batches():
+            begin = time.monotonic()
+            losses.append(self.step(batch, rng))
+            progress.step += 1
+            progress.seconds += time.monotonic() - begin
+            if progress.step % 50 == 0:
+                self.report(losses)
+            if progress.step % plan.save_every == 0:
+                self.save("last")
+            if progress.step % plan.valid_every == 0:
+                self.check(valid)
+            if progress.seconds >= 60 * plan.minutes:
+                break
         self.check(valid)
 
     def report(self, losses: list[tuple[float, float]]) -> None:

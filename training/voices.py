@@ -56,7 +56,7 @@ VOICES: tuple[Voice, ...] = (
     Voice("awb", "flite", "train", 0.08, 1500),
     Voice("cmu_us_slt_arctic_hts", "festival", "train", 0.07, 800),
     Voice("joe", "piper", "train", 0.15, 1500),
-    *(Voice(f"blend-{i:02d}", "kokoro", "train", 0.012, 36) for i in range(24)),
+    *(Voice(f"blend-{i:02d}", "kokoro", "train", 0.012, 24) for i in range(24)),
     Voice("saytime", "words", "train", 0.04, 10),
     Voice("captcha", "words", "train", 0.02, 10),
     *_espeak(ESPEAK_VALID, "valid", 0.6, 20),
