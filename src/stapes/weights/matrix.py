@@ -5,7 +5,7 @@ tile the outputs are interleaved, so that the lanes of a vector register are out
 
 * ``f32`` and ``bf16``: ``[in][16]`` words.
 * ``q8``: per block of 32 inputs (the last one padded with zeros) 16 f16 scales, then
-  ``[16 pairs of inputs][16 outputs][2]`` int8. The numbers are those of GGUF's Q8_0:
+  ``[8 quads of inputs][16 outputs][4]`` int8. The numbers are those of GGUF's Q8_0:
   scale = max|x| / 127, values rounded half away from zero.
 
 These functions are the reference for the core's packing and unpacking, which are the fast ones.
@@ -66,7 +66,7 @@ class PackedMatrix:
         raw = self.data.reshape(-1, blocks, TILE * 2 + TILE * BLOCK)
         scales = np.ascontiguousarray(raw[..., : TILE * 2]).view(np.float16)
         values = np.ascontiguousarray(raw[..., TILE * 2 :]).view(np.int8)
-        values = values.reshape(-1, blocks, BLOCK // 2, TILE, 2).transpose(0, 3, 1, 2, 4)
+        values = values.reshape(-1, blocks, BLOCK // 4, TILE, 4).transpose(0, 3, 1, 2, 4)
         return (
             values.reshape(-1, blocks * BLOCK).astype(np.float32),
             scales.transpose(0, 2, 1).reshape(-1, blocks).astype(np.float32),
@@ -113,7 +113,7 @@ def _pack_q8(padded: NDArray[np.float32]) -> NDArray[np.uint8]:
     whole = np.floor(magnitude)
     whole += magnitude - whole >= np.float32(0.5)  # adding 0.5 first would round 0.49999997 up
     values = (np.sign(scaled) * whole).astype(np.int8)
-    tiles = values.reshape(-1, TILE, blocks.shape[1], BLOCK // 2, 2).transpose(0, 2, 3, 1, 4)
+    tiles = values.reshape(-1, TILE, blocks.shape[1], BLOCK // 4, 4).transpose(0, 2, 3, 1, 4)
     scales = stored.reshape(-1, TILE, blocks.shape[1]).transpose(0, 2, 1)
     shape = (tiles.shape[0], tiles.shape[1], -1)
     return np.concatenate(
