@@ -98,6 +98,8 @@ def _checked_injection(
             f"{positions.size} injected positions need values of shape "
             f"({positions.size}, {hidden_size}), not {values.shape}."
         )
+    if values.dtype.kind not in "fiu":
+        raise RequestError(f"Injected values must be real numbers, not {values.dtype}.")
     if not np.issubdtype(positions.dtype, np.integer):
         raise RequestError(f"Injected positions must be whole numbers, not {positions.dtype}.")
     outside = positions[(positions < 0) | (positions >= length)]
@@ -107,6 +109,8 @@ def _checked_injection(
         )
     if np.unique(positions).size != positions.size:
         raise RequestError(f"The {positions.size} injected positions are not distinct.")
+    with np.errstate(over="ignore"):  # what is too large for f32 is not finite below
+        values = values.astype(np.float32, copy=False)
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if bad.size:
         raise NumericError(
@@ -114,7 +118,4 @@ def _checked_injection(
             f"first the one for position {positions[bad[0]]}."
         )
     order = np.argsort(positions)
-    return (
-        np.ascontiguousarray(values[order], dtype=np.float32),
-        positions[order].astype(np.int32),
-    )
+    return np.ascontiguousarray(values[order]), positions[order].astype(np.int32)
