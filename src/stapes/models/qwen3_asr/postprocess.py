@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stapes.errors import RequestError
-from stapes.text.languages import canonical_language
+from stapes.text.languages import LANGUAGES, canonical_language
 from stapes.text.repetition import collapse_repetitions
 from stapes.text.tokenizer import Tokenizer
 
@@ -33,21 +33,27 @@ def parse_answer(
 ) -> Answer:
     """Split an answer at its first <asr_text> token.
 
-    Without the token everything is text, but for a bare "language NAME" that was cut off there.
-    With a forced language everything is text too, but for a tag that the model repeats.
+    Without the token everything is text, but for a tag that was cut off before it. With a forced
+    language everything is text too, but for a whole tag that the model repeats.
     """
     ids = list(token_ids)
-    at = ids.index(asr_text) if asr_text in ids else len(ids)
+    tagged = asr_text in ids
+    at = ids.index(asr_text) if tagged else len(ids)
     head = tokenizer.decode(ids[:at]).strip()
     named = _named_language(head)
-    if named is None and (at == len(ids) or forced is not None):
-        rest = tokenizer.decode(ids)
-    else:
-        rest = tokenizer.decode(ids[at + 1 :])
+    whole = tagged and named is not None
+    is_tag = whole if forced is not None else tagged or _is_cut_tag(head)
+    rest = tokenizer.decode(ids[at + 1 :] if is_tag else ids)
     text, collapsed = collapse_repetitions(rest.strip())
-    if named is None and at < len(ids):
+    if tagged and named is None:
         named = _phrase_name(head)  # a language that we do not know: the model's own word for it
-    return Answer(text.strip(), forced or named or None, collapsed)
+    return Answer(text.strip(), forced or (named if is_tag else None) or None, collapsed)
+
+
+def _is_cut_tag(head: str) -> bool:
+    """Whether an answer is the beginning of a tag and nothing else: "language Ger"."""
+    starts = (f"{_PREFIX}{name}".lower() for name in (*LANGUAGES, "None"))
+    return head.startswith(_PREFIX.strip()) and any(s.startswith(head.lower()) for s in starts)
 
 
 def _phrase_name(head: str) -> str | None:
