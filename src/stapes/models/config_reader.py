@@ -7,7 +7,7 @@ from typing import Any
 
 from stapes.errors import ConfigError
 
-_SIMPLE_ROPE = (None, "default", "mrope")
+_SIMPLE_ROPE = ("default", "mrope")
 
 
 class ConfigReader:
@@ -32,11 +32,13 @@ class ConfigReader:
             raise ConfigError(f"{self.where} has no section {key}.")
         return ConfigReader(value, f"{self.where}'s {key}")
 
-    def integer(self, *keys: str) -> int:
+    def integer(self, *keys: str, at_most: int | None = None) -> int:
         """The first of the keys that is there, a whole number."""
         key, value = self._first(keys)
         if isinstance(value, bool) or not isinstance(value, int):
             raise ConfigError(f"{self.where}'s {key} is {value!r}, not a whole number.")
+        if at_most is not None and value > at_most:
+            raise ConfigError(f"{self.where}'s {key} is {value}, more than {at_most}.")
         return value
 
     def number(self, *keys: str) -> float:
@@ -65,18 +67,14 @@ class ConfigReader:
 
         The sections of multimodal RoPE do not matter when its axes are equal, as for audio.
         """
-        for key in ("rope_parameters", "rope_scaling"):
-            if key not in self:
-                continue
-            rope = self.section(key)
-            kind = rope._values.get("rope_type", rope._values.get("type"))
-            if kind not in _SIMPLE_ROPE:
-                raise ConfigError(
-                    f"{rope.where} asks for RoPE of type {kind!r}; only plain RoPE is supported."
-                )
-            if "rope_theta" in rope:
-                return rope.number("rope_theta")
-        return self.number("rope_theta")
+        found = [self.section(key) for key in ("rope_parameters", "rope_scaling") if key in self]
+        for rope in found:
+            rope.require("rope_type", *_SIMPLE_ROPE)
+            rope.require("type", *_SIMPLE_ROPE)
+        for section in (*found, self):
+            section.require("partial_rotary_factor", 1.0)
+        holder = next((rope for rope in found if "rope_theta" in rope), self)
+        return holder.number("rope_theta")
 
     def _first(self, keys: tuple[str, ...]) -> tuple[str, Any]:
         for key in keys:

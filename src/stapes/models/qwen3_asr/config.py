@@ -20,6 +20,10 @@ from stapes.text.tokenizer import Tokenizer
 CHUNK_FRAMES = 100  # mel frames that the conv stem reads at a time: 2 * n_window, 1 s
 CHUNK_TOKENS = 13  # what a whole chunk becomes: three halvings, rounded up
 
+# No real model comes near these; a damaged file is refused before it costs time and memory.
+_MAX_LAYERS = 1000
+_MAX_WINDOW_FRAMES = 1_000_000
+
 
 @dataclass(frozen=True)
 class EncoderSpec:
@@ -140,18 +144,19 @@ def _tied(root: ConfigReader, inner: ConfigReader) -> bool:
 
 
 def _encoder_spec(audio: ConfigReader) -> EncoderSpec:
+    audio.integer("n_window")  # must be there: the reference class has another default
     audio.require("n_window", CHUNK_FRAMES // 2)
     audio.require("activation_function", "gelu")
     audio.require("scale_embedding", False)
     return EncoderSpec(
         d_model=audio.integer("d_model", "hidden_size"),
-        encoder_layers=audio.integer("encoder_layers", "num_hidden_layers"),
+        encoder_layers=audio.integer("encoder_layers", "num_hidden_layers", at_most=_MAX_LAYERS),
         encoder_attention_heads=audio.integer("encoder_attention_heads", "num_attention_heads"),
         encoder_ffn_dim=audio.integer("encoder_ffn_dim", "intermediate_size"),
         output_dim=audio.integer("output_dim"),
         num_mel_bins=audio.integer("num_mel_bins"),
         downsample_hidden_size=audio.integer("downsample_hidden_size"),
-        n_window_infer=audio.integer("n_window_infer"),
+        n_window_infer=audio.integer("n_window_infer", at_most=_MAX_WINDOW_FRAMES),
     )
 
 
@@ -162,7 +167,7 @@ def _decoder_spec(
     text.require("use_sliding_window", False)
     return DecoderSpec(
         hidden_size=text.integer("hidden_size"),
-        num_hidden_layers=text.integer("num_hidden_layers"),
+        num_hidden_layers=text.integer("num_hidden_layers", at_most=_MAX_LAYERS),
         num_attention_heads=text.integer("num_attention_heads"),
         num_key_value_heads=text.integer("num_key_value_heads"),
         head_dim=text.integer("head_dim"),
