@@ -54,9 +54,9 @@ def find_folder(model: str | Path) -> Path:
     if str(model) in available():
         return BUNDLED / str(model)
     path = Path(model)
-    if path.is_dir():
+    if str(model) and path.is_dir():
         return path
-    if path.exists():
+    if str(model) and path.exists():
         raise ModelError(f"{path} is a file; a model is a folder with config.json and weights.")
     if isinstance(model, str) and _HUB_NAME.fullmatch(model):
         return _fetch(model)
