@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
 from stapes.decoder import GenerateOptions, GenerateResult, Prompt, generate
+from stapes.errors import CheckpointError
 from stapes.models.audio_source import open_audio
 from stapes.models.qwen3_asr.config import Qwen3AsrConfig, read_config
 from stapes.models.qwen3_asr.networks import Networks, build_networks, expected_tensors
@@ -28,13 +29,14 @@ from stapes.models.qwen3_asr.postprocess import is_within_context, parse_answer
 from stapes.models.qwen3_asr.prompt import PromptBuilder, control_tokens
 from stapes.models.transcript import Timings, Transcript
 from stapes.options import RuntimeOptions, TranscribeOptions
-from stapes.tensors import check_tensors, open_safetensors
+from stapes.tensors import TensorStore, check_tensors, open_safetensors
 from stapes.text.languages import canonical_language
 from stapes.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from stapes.models.interface import AudioSource, Progress
 
+_COMPARED_ROWS = 64  # of a head with its embedding: reading all would touch a sixth of the file
 _LOUD_RMS = 0.02  # -34 dBFS: quieter recordings may well hold no speech
 
 
@@ -55,7 +57,9 @@ class Qwen3Asr:
         self.tokenizer = tokenizer
         self.encoder = networks.encoder
         self.decoder = networks.decoder
-        self.prompts = PromptBuilder(tokenizer, control_tokens(tokenizer, config.audio_token_id))
+        vocab_size = config.decoder.vocab_size
+        control = control_tokens(tokenizer, config.audio_token_id, vocab_size)
+        self.prompts = PromptBuilder(tokenizer, control)
 
     def transcribe(
         self,
@@ -174,6 +178,7 @@ def load_qwen3_asr(folder: Path, name: str, options: RuntimeOptions) -> Qwen3Asr
     config = read_config(folder, tokenizer)
     with open_safetensors(folder) as store:
         check_tensors(store, expected_tensors(config), ignored=_ignored(config))
+        _check_tied_head(store, config)
         networks = build_networks(config, store, options)
     return Qwen3Asr(name, config, tokenizer, networks, time.perf_counter() - started)
 
@@ -181,3 +186,17 @@ def load_qwen3_asr(folder: Path, name: str, options: RuntimeOptions) -> Qwen3Asr
 def _ignored(config: Qwen3AsrConfig) -> tuple[str, ...]:
     """A tied checkpoint may carry its head all the same; it is the embedding again."""
     return (config.decoder.names.lm_head,) if config.decoder.tie_word_embeddings else ()
+
+
+def _check_tied_head(store: TensorStore, config: Qwen3AsrConfig) -> None:
+    """Refuse a head of its own beside the word that it is tied; some rows tell the two apart."""
+    names = config.decoder.names
+    if not config.decoder.tie_word_embeddings or names.lm_head not in store:
+        return
+    head, embedding = store[names.lm_head].raw(), store[names.token_embedding].raw()
+    step = max(1, embedding.shape[0] // _COMPARED_ROWS)
+    if head.shape != embedding.shape or not np.array_equal(head[::step], embedding[::step]):
+        raise CheckpointError(
+            f"config.json says that the head is tied, but {names.lm_head} differs from "
+            f"{names.token_embedding}."
+        )

@@ -24,11 +24,12 @@ class ControlTokens:
     asr_text: int
 
 
-def control_tokens(tokenizer: Tokenizer, audio_token_id: int) -> ControlTokens:
+def control_tokens(tokenizer: Tokenizer, audio_token_id: int, vocab_size: int) -> ControlTokens:
     """Look the control tokens up.
 
     Raises:
-        ConfigError: a token is missing, or config.json and tokenizer disagree on the audio token.
+        ConfigError: a token is missing, the embedding has no row for it, or config.json and
+            tokenizer disagree on the audio token.
     """
     audio_pad = tokenizer.token_id("<|audio_pad|>")
     if audio_pad != audio_token_id:
@@ -36,7 +37,7 @@ def control_tokens(tokenizer: Tokenizer, audio_token_id: int) -> ControlTokens:
             f"config.json's audio_token_id is {audio_token_id}, but the tokenizer's <|audio_pad|> "
             f"is {audio_pad}."
         )
-    return ControlTokens(
+    control = ControlTokens(
         im_start=tokenizer.token_id("<|im_start|>"),
         im_end=tokenizer.token_id("<|im_end|>"),
         audio_start=tokenizer.token_id("<|audio_start|>"),
@@ -44,6 +45,13 @@ def control_tokens(tokenizer: Tokenizer, audio_token_id: int) -> ControlTokens:
         audio_pad=audio_pad,
         asr_text=tokenizer.token_id("<asr_text>"),
     )
+    highest = max(vars(control).values())
+    if highest >= vocab_size:
+        raise ConfigError(
+            f"The tokenizer's control tokens reach up to {highest}, but config.json's vocab_size "
+            f"is {vocab_size}."
+        )
+    return control
 
 
 class PromptBuilder:
