@@ -35,7 +35,7 @@ Enum named(const std::map<std::string, Enum>& names, const std::string& name, co
 }
 
 Format format_named(const std::string& name) {
-    return named<Format>({{"f32", Format::f32}, {"bf16", Format::bf16}, {"q8", Format::q8}}, name,
+    return named<Format>({{"f32", Format::f32}, {"bf16", Format::bf16}, {"q8", Format::q8}, {"q4", Format::q4}}, name,
                          "weight format");
 }
 

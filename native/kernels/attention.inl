@@ -46,28 +46,28 @@ STAPES_INLINE size_t visible_in(const AttendJob& job, size_t query, size_t first
 template <class Kv, int R>
 STAPES_INLINE void score_tile(const AttendJob& job, size_t query, const typename Kv::word* keys,
                               float* scores) {
-    VF sum[R][2];
+    VF sum[R][kParts];
     const float* q[R];
     for (int r = 0; r < R; ++r) {
-        sum[r][0] = sum[r][1] = vf_zero();
+        for (int p = 0; p < kParts; ++p) sum[r][p] = vf_zero();
         q[r] = job.q[query + r];
     }
     for (size_t i = 0; i < job.head_dim; ++i) {
-        VF k0 = Kv::load(keys + i * kKeyTile), k1 = Kv::load(keys + i * kKeyTile + kLanes);
-#pragma GCC unroll 6
+        VF k[kParts];
+        for (int p = 0; p < kParts; ++p) k[p] = Kv::load(keys + i * kKeyTile + p * kLanes);
+#pragma GCC unroll 12
         for (int r = 0; r < R; ++r) {
             VF value = vf_set1(q[r][i]);
-            sum[r][0] = vf_fma(k0, value, sum[r][0]);
-            sum[r][1] = vf_fma(k1, value, sum[r][1]);
-            pin(sum[r][0]);
-            pin(sum[r][1]);
+            for (int p = 0; p < kParts; ++p) {
+                sum[r][p] = vf_fma(k[p], value, sum[r][p]);
+                pin(sum[r][p]);
+            }
         }
     }
     VF scale = vf_set1(job.scale);
-    for (int r = 0; r < R; ++r) {
-        vf_store(scores + r * kKeyBlock, vf_mul(sum[r][0], scale));
-        vf_store(scores + r * kKeyBlock + kLanes, vf_mul(sum[r][1], scale));
-    }
+    for (int r = 0; r < R; ++r)
+        for (int p = 0; p < kParts; ++p)
+            vf_store(scores + r * kKeyBlock + p * kLanes, vf_mul(sum[r][p], scale));
 }
 
 template <class Kv>
@@ -87,11 +87,11 @@ static void score_block(const AttendJob& job, const AttendScratch& s, size_t blo
     const auto* k = static_cast<const typename Kv::word*>(job.k[block]);
     for (size_t first = 0; first < keys; first += kKeyTile, k += tile_words) {
         if (job.queries < kWidenFrom) {
-            by_six(job.queries, ScoreRows<Kv>{job, k, s.scores + first});
+            by_panel(job.queries, ScoreRows<Kv>{job, k, s.scores + first});
             continue;
         }
         for (size_t i = 0; i < tile_words; i += kLanes) vf_store(s.keys + i, Kv::load(k + i));
-        by_six(job.queries, ScoreRows<KvF32>{job, s.keys, s.scores + first});
+        by_panel(job.queries, ScoreRows<KvF32>{job, s.keys, s.scores + first});
     }
 }
 
@@ -115,26 +115,23 @@ STAPES_INLINE void softmax_block(float* scores, size_t visible, float* maximum, 
 template <class Kv, int R>
 STAPES_INLINE void value_lanes(const float* p, const typename Kv::word* v, size_t v_stride,
                                size_t from, size_t to, float* partial, size_t padded) {
-    VF sum[R][2];
-    for (int r = 0; r < R; ++r) {
-        sum[r][0] = vf_load(partial + r * padded);
-        sum[r][1] = vf_load(partial + r * padded + kLanes);
-    }
+    VF sum[R][kParts];
+    for (int r = 0; r < R; ++r)
+        for (int i = 0; i < kParts; ++i) sum[r][i] = vf_load(partial + r * padded + i * kLanes);
     for (size_t j = from; j < to; ++j) {
-        VF v0 = Kv::load(v + j * v_stride), v1 = Kv::load(v + j * v_stride + kLanes);
-#pragma GCC unroll 6
+        VF value[kParts];
+        for (int i = 0; i < kParts; ++i) value[i] = Kv::load(v + j * v_stride + i * kLanes);
+#pragma GCC unroll 12
         for (int r = 0; r < R; ++r) {
             VF weight = vf_set1(p[r * kKeyBlock + j]);
-            sum[r][0] = vf_fma(weight, v0, sum[r][0]);
-            sum[r][1] = vf_fma(weight, v1, sum[r][1]);
-            pin(sum[r][0]);
-            pin(sum[r][1]);
+            for (int i = 0; i < kParts; ++i) {
+                sum[r][i] = vf_fma(weight, value[i], sum[r][i]);
+                pin(sum[r][i]);
+            }
         }
     }
-    for (int r = 0; r < R; ++r) {
-        vf_store(partial + r * padded, sum[r][0]);
-        vf_store(partial + r * padded + kLanes, sum[r][1]);
-    }
+    for (int r = 0; r < R; ++r)
+        for (int i = 0; i < kParts; ++i) vf_store(partial + r * padded + i * kLanes, sum[r][i]);
 }
 
 template <class Kv>
@@ -169,13 +166,13 @@ static void value_block(const AttendJob& job, const AttendScratch& s, size_t blo
     const size_t first = block * kKeyBlock;
     memset(s.partial, 0, job.queries * s.padded * sizeof(float));
     if (job.queries < kWidenFrom) {
-        by_six(job.queries, ValueRows<Kv>{job, s, v, job.v_stride, first});
+        by_panel(job.queries, ValueRows<Kv>{job, s, v, job.v_stride, first});
         return;
     }
     for (size_t j = 0; j < keys; ++j)
         for (size_t lane = 0; lane < s.padded; lane += kLanes)
             vf_store(s.values + j * s.padded + lane, Kv::load(v + j * job.v_stride + lane));
-    by_six(job.queries, ValueRows<KvF32>{job, s, s.values, s.padded, first});
+    by_panel(job.queries, ValueRows<KvF32>{job, s, s.values, s.padded, first});
 }
 
 // The block's partial joins what the blocks before it gave.

@@ -10,7 +10,7 @@
 
 namespace stapes {
 
-enum class Format : int { f32 = 0, bf16 = 1, q8 = 2 };
+enum class Format : int { f32 = 0, bf16 = 1, q8 = 2, q4 = 3 };
 enum class KvType : int { f32 = 0, f16 = 1, bf16 = 2 };
 enum class Activation : int { none = 0, gelu = 1 };
 
@@ -19,19 +19,39 @@ constexpr int kBlock = 32;       // inputs that share one scale in q8
 constexpr int kKeyTile = 16;     // keys interleaved in one tile of the K cache
 constexpr int kKeyBlock = 256;   // keys of one softmax partial, aligned to absolute positions
 constexpr size_t kQ8BlockBytes = kTile * 2 + kTile * kBlock;
+constexpr size_t kQ4BlockBytes = kTile * 2 + kTile * kBlock / 2;
 
 inline size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 inline size_t round_up(size_t a, size_t b) { return ceil_div(a, b) * b; }
 
 // Bytes of one tile of `in` inputs: f32 and bf16 are [in][16]; q8 is, per block of 32 inputs, 16 f16
-// scales and then [8 quads of inputs][16 outputs][4] int8.
+// scales and then [8 quads of inputs][16 outputs][4] int8; q4 has [4 octets][16 outputs][4] bytes
+// instead, input 8j + i in the low nibble of byte i of octet j, input 8j + 4 + i in the high one, each
+// as its value plus 8.
 inline size_t tile_bytes(Format format, size_t in) {
     switch (format) {
         case Format::f32: return in * kTile * 4;
         case Format::bf16: return in * kTile * 2;
+        case Format::q4: return ceil_div(in, kBlock) * kQ4BlockBytes;
         default: return ceil_div(in, kBlock) * kQ8BlockBytes;
     }
 }
+
+// A row of activations as int8 in blocks of 32: x = scale * value. Kernels use the bytes, or the same
+// values as int16 with each quad in the order 0 2 1 3; and the sum of each block's values.
+struct QuantizedRow {
+    int8_t* bytes;
+    int16_t* words;
+    int32_t* sums;
+    float* scales;
+};
+struct QuantizedRows {
+    const int8_t* bytes;
+    const int16_t* words;
+    const int32_t* sums;
+    const float* scales;
+    size_t stride, block_stride;  // from one row to the next: of bytes and words, of sums and scales
+};
 
 struct LinearJob {
     Format format;
@@ -40,10 +60,7 @@ struct LinearJob {
     size_t rows;
     const float* x;          // [rows] at x_stride; f32 and bf16
     size_t x_stride;
-    const int16_t* xq;       // [rows] at xq_stride: int8 values as int16, quads as 0 2 1 3; q8
-    size_t xq_stride;
-    const float* xs;         // [rows] at xs_stride: one scale a block; q8
-    size_t xs_stride;
+    QuantizedRows xq;        // q8 and q4
     float* y;                // [rows] at y_stride
     size_t y_stride;
     const float* bias;       // [out] or null
@@ -78,9 +95,8 @@ struct Kernels {
 
     // Tiles [first, last) of a linear layer, for all rows of the job.
     void (*linear_tiles)(const LinearJob& job, size_t first, size_t last, float* scratch);
-    // x[n] -> int8 values in int16, zero-padded to a multiple of 32, and one scale a block. The
-    // values of a quad stand in the order 0 2 1 3, as linear_tiles multiplies them.
-    void (*quantize_row)(const float* x, size_t n, int16_t* q, float* scales);
+    // x[n], zero-padded to a multiple of 32.
+    void (*quantize_row)(const float* x, size_t n, const QuantizedRow& row);
     // One output row of packed weights, dequantised: an embedding look-up.
     void (*unpack_row)(Format format, const uint8_t* weights, size_t in, size_t row, float* y);
     // `outputs` <= 16 rows of a matrix, f32, into one tile. False when a value is not finite.
@@ -106,8 +122,9 @@ struct Kernels {
 };
 
 const Kernels& portable_kernels();
-#if defined(STAPES_HAVE_AVX2)
+#if defined(STAPES_HAVE_X86)
 const Kernels& avx2_kernels();
+const Kernels& avx512_kernels();
 #endif
 
 }  // namespace stapes

@@ -66,32 +66,76 @@ static bool pack_q8(const float* const* rows, size_t outputs, size_t in, uint8_t
     return finite;
 }
 
+// q4: the value of largest magnitude becomes -8, so the scale bears its sign (GGUF's Q4_0).
+static bool quantize_nibbles(const float* x, uint8_t* q, uint16_t* scale) {
+    float extreme = 0.0f, poison = 0.0f;
+    for (int i = 0; i < kBlock; ++i) {
+        float magnitude = x[i] < 0 ? -x[i] : x[i], most = extreme < 0 ? -extreme : extreme;
+        if (magnitude > most) extreme = x[i];
+        poison += x[i] * 0.0f;
+    }
+    float unrounded = extreme / -8.0f;
+    *scale = float_to_f16(unrounded);
+    float inverse = (*scale & 0x7fffu) ? 1.0f / unrounded : 0.0f;
+    bool finite = poison == 0.0f && (*scale & 0x7c00u) != 0x7c00u;
+    for (int i = 0; i < kBlock; ++i) {
+        int value = finite ? int(x[i] * inverse + 8.5f) : 8;
+        q[i] = uint8_t(value < 15 ? value : 15);
+    }
+    return finite;
+}
+
+// Where input i of a q4 block stands for an output, and whether in the high nibble.
+STAPES_INLINE size_t q4_index(size_t i, size_t output) {
+    return i / 8 * 4 * kTile + output * 4 + i % 4;
+}
+STAPES_INLINE int q4_shift(size_t i) { return i % 8 < 4 ? 0 : 4; }
+
+static bool pack_q4(const float* const* rows, size_t outputs, size_t in, uint8_t* tile) {
+    bool finite = true;
+    for (size_t b = 0; b < ceil_div(in, kBlock); ++b, tile += kQ4BlockBytes) {
+        size_t n = in - b * kBlock < kBlock ? in - b * kBlock : kBlock;
+        uint8_t* q = tile + kTile * 2;
+        memset(q, 0, kTile * kBlock / 2);
+        for (size_t o = 0; o < kTile; ++o) {
+            float x[kBlock] = {0};
+            uint8_t values[kBlock];
+            uint16_t scale;
+            if (o < outputs) memcpy(x, rows[o] + b * kBlock, n * sizeof(float));
+            finite &= quantize_nibbles(x, values, &scale);
+            memcpy(tile + o * 2, &scale, 2);
+            for (size_t i = 0; i < kBlock; ++i)
+                q[q4_index(i, o)] = uint8_t(q[q4_index(i, o)] | (values[i] << q4_shift(i)));
+        }
+    }
+    return finite;
+}
+
 static bool pack_tile(Format format, const float* const* rows, size_t outputs, size_t in,
                       uint8_t* tile) {
     if (format == Format::q8) return pack_q8(rows, outputs, in, tile);
+    if (format == Format::q4) return pack_q4(rows, outputs, in, tile);
     return pack_words(rows, outputs, in, tile, format == Format::bf16);
+}
+
+// Input k of one output of a tile, dequantised.
+STAPES_INLINE float unpack_value(Format format, const uint8_t* tile, size_t k, size_t lane) {
+    if (format == Format::f32) return reinterpret_cast<const float*>(tile)[k * kTile + lane];
+    if (format == Format::bf16)
+        return bf16_to_float(reinterpret_cast<const uint16_t*>(tile)[k * kTile + lane]);
+    size_t i = k % kBlock;
+    const uint8_t* block = tile + k / kBlock * tile_bytes(format, kBlock);
+    const uint8_t* q = block + kTile * 2;
+    uint16_t scale;
+    memcpy(&scale, block + lane * 2, 2);
+    int value = format == Format::q8 ? int8_t(q[q8_index(i, lane)])
+                                     : ((q[q4_index(i, lane)] >> q4_shift(i)) & 15) - 8;
+    return float(value) * f16_to_float(scale);
 }
 
 static void unpack_row(Format format, const uint8_t* weights, size_t in, size_t row, float* y) {
     const uint8_t* tile = weights + row / kTile * tile_bytes(format, in);
-    const size_t lane = row % kTile;
-    if (format != Format::q8) {
-        for (size_t k = 0; k < in; ++k) {
-            if (format == Format::bf16)
-                y[k] = bf16_to_float(reinterpret_cast<const uint16_t*>(tile)[k * kTile + lane]);
-            else
-                y[k] = reinterpret_cast<const float*>(tile)[k * kTile + lane];
-        }
-        return;
-    }
-    for (size_t k = 0; k < in; ++k) {
-        const uint8_t* block = tile + k / kBlock * kQ8BlockBytes;
-        const int8_t* q = reinterpret_cast<const int8_t*>(block + kTile * 2);
-        uint16_t scale;
-        memcpy(&scale, block + lane * 2, 2);
-        size_t i = k % kBlock;
-        y[k] = float(q[q8_index(i, lane)]) * f16_to_float(scale);
-    }
+    for (size_t k = 0; k < in; ++k) y[k] = unpack_value(format, tile, k, row % kTile);
 }
 
 static void widen(KvType type, const void* source, size_t n, float* y) {

@@ -8,24 +8,34 @@ namespace stapes {
 
 namespace {
 
-bool has_avx2() {
-#if defined(STAPES_HAVE_AVX2)
+using Table = const Kernels& (*)();
+
+// Every instruction set this build has kernels for, best first, and whether the processor has it.
+struct InstructionSet {
+    const char* name;
+    bool available;
+    Table kernels;
+};
+
+std::vector<InstructionSet> all_sets() {
+    std::vector<InstructionSet> sets;
+#if defined(STAPES_HAVE_X86)
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
-#else
-    return false;
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                __builtin_cpu_supports("f16c");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                  __builtin_cpu_supports("avx512vnni");
+    sets.push_back({"avx512", avx512, avx512_kernels});
+    sets.push_back({"avx2", avx2, avx2_kernels});
 #endif
+    sets.push_back({"portable", true, portable_kernels});
+    return sets;
 }
 
 const Kernels& kernels_named(const std::string& name) {
-    for (const std::string& known : instruction_sets()) {
-        if (name != "auto" && name != known) continue;
-#if defined(STAPES_HAVE_AVX2)
-        if (known == "avx2") return avx2_kernels();
-#endif
-        return portable_kernels();
-    }
+    for (const InstructionSet& set : all_sets())
+        if (set.available && (name == "auto" || name == set.name)) return set.kernels();
     throw std::invalid_argument("instruction set " + name + " is not available on this processor");
 }
 
@@ -39,8 +49,8 @@ int checked_threads(int threads) {
 
 std::vector<std::string> instruction_sets() {
     std::vector<std::string> names;
-    if (has_avx2()) names.push_back("avx2");
-    names.push_back("portable");
+    for (const InstructionSet& set : all_sets())
+        if (set.available) names.push_back(set.name);
     return names;
 }
 

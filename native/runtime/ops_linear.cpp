@@ -11,28 +11,31 @@ constexpr size_t kGrainBytes = 64 * 1024;  // packed weights handed to a thread 
 constexpr size_t kPadding = 32;            // keeps rows off one another's cache sets
 constexpr size_t kConvRows = 96;           // output pixels unfolded at a time
 
+bool is_quantized(Format format) { return format == Format::q8 || format == Format::q4; }
+
 // Where a block of rows lies after quantising.
 struct Quantized {
-    int16_t* q;
+    size_t stride, blocks;
     float* scales;
-    size_t q_stride, scale_stride;
-    static size_t bytes(size_t rows, size_t in) {
+    int32_t* sums;
+    int16_t* words;
+    int8_t* bytes;
+    static size_t size(size_t rows, size_t in) {
         size_t blocks = ceil_div(in, kBlock);
-        return rows * ((blocks * kBlock + kPadding) * 2 + blocks * 4) + 64;
+        return rows * ((blocks * kBlock + kPadding) * 3 + blocks * 8) + 64;
     }
-    Quantized(void* memory, size_t rows, size_t in) {
-        scale_stride = ceil_div(in, kBlock);
-        q_stride = scale_stride * kBlock + kPadding;
+    Quantized(void* memory, size_t rows, size_t in)
+        : stride(round_up(in, kBlock) + kPadding), blocks(ceil_div(in, kBlock)) {
         scales = static_cast<float*>(memory);
-        q = reinterpret_cast<int16_t*>(scales + rows * scale_stride);
+        sums = reinterpret_cast<int32_t*>(scales + rows * blocks);
+        words = reinterpret_cast<int16_t*>(sums + rows * blocks);
+        bytes = reinterpret_cast<int8_t*>(words + rows * stride);
     }
     void row(const Kernels& kernels, const float* x, size_t n, size_t r) const {
-        kernels.quantize_row(x, n, q + r * q_stride, scales + r * scale_stride);
+        kernels.quantize_row(x, n, {bytes + r * stride, words + r * stride, sums + r * blocks,
+                                    scales + r * blocks});
     }
-    void give_to(LinearJob& job) const {
-        job.xq = q, job.xq_stride = q_stride;
-        job.xs = scales, job.xs_stride = scale_stride;
-    }
+    QuantizedRows rows() const { return {bytes, words, sums, scales, stride, blocks}; }
 };
 
 LinearJob job_for(const Matrix& w, const Op& op, const Frame& frame, size_t activation) {
@@ -69,13 +72,13 @@ void run_linear(const Op& op, const Frame& frame) {
     job.rows = rows;
     job.x = frame.row(x, 0), job.x_stride = x.stride;
     job.y = frame.row_out(op.output, 0);
-    if (w.format == Format::q8) {
-        Quantized quantized(engine.activations(Quantized::bytes(rows, w.in)), rows, w.in);
+    if (is_quantized(w.format)) {
+        Quantized quantized(engine.activations(Quantized::size(rows, w.in)), rows, w.in);
         engine.pool().parallel(rows, 8, [&](size_t first, size_t last, int) {
             for (size_t r = first; r < last; ++r)
                 quantized.row(engine.kernels(), frame.row(x, r), w.in, r);
         });
-        quantized.give_to(job);
+        job.xq = quantized.rows();
     }
     auto scratch = engine.per_thread(kLinearScratchFloats * sizeof(float));
     size_t bytes = tile_bytes(w.format, w.in);
@@ -133,7 +136,7 @@ void run_conv2d(const Op& op, const Frame& frame) {
     size_t patch_bytes = round_up(kConvRows * w.in * sizeof(float), 64);
     size_t linear_bytes = round_up(kLinearScratchFloats * sizeof(float), 64);
     auto scratch = frame.engine.per_thread(patch_bytes + linear_bytes +
-                                           Quantized::bytes(kConvRows, w.in));
+                                           Quantized::size(kConvRows, w.in));
     frame.engine.pool().parallel(rows, kConvRows, [&](size_t first, size_t last, int t) {
         float* patches = scratch.of(t);
         float* linear = patches + patch_bytes / sizeof(float);
@@ -145,9 +148,9 @@ void run_conv2d(const Op& op, const Frame& frame) {
         for (size_t r = first; r < last; ++r) {
             float* patch = patches + (r - first) * w.in;
             conv.unfold(frame.row(x, r / pixels * x.per_row), x.stride, r % pixels, patch);
-            if (w.format == Format::q8) quantized.row(kernels, patch, w.in, r - first);
+            if (is_quantized(w.format)) quantized.row(kernels, patch, w.in, r - first);
         }
-        quantized.give_to(job);
+        job.xq = quantized.rows();
         kernels.linear_tiles(job, 0, ceil_div(w.out, kTile), linear);
     });
 }

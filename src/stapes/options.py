@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from stapes.errors import RequestError
 
-WeightFormat = Literal["f32", "bf16", "q8"]
+WeightFormat = Literal["f32", "bf16", "q8", "q4"]
 KvFormat = Literal["f16", "f32", "bf16"]
 
 WEIGHT_FORMATS: tuple[str, ...] = get_args(WeightFormat)

@@ -16,7 +16,7 @@ Array = NDArray[np.float32] | NDArray[np.int32]
 Indices = Callable[[int, np.random.Generator], NDArray[np.int32]]
 
 ROWS = (0, 1, 2, 5, 7, 8, 9, 31, 33, 193, 200)
-FORMATS = ("f32", "bf16", "q8")
+FORMATS = ("f32", "bf16", "q8", "q4")
 #: No multiples of 8, 16 or 32, one less and one more than those, and plain ones.
 WIDTHS = (1, 2, 7, 8, 9, 15, 31, 32, 33, 100, 257)
 

@@ -13,7 +13,7 @@ from stapes.graph.executor import Array, KvCacheLike, checked_inputs
 from stapes.graph.ops import OPS
 from stapes.graph.plan import Op, Plan, View
 from stapes.weights import BLOCK, PackedMatrix
-from stapes.weights.matrix import bf16_to_f32, f32_to_bf16
+from stapes.weights.matrix import QUANTIZED, bf16_to_f32, f32_to_bf16
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -153,8 +153,8 @@ def quantize_rows(x: F32, blocks: int) -> tuple[F32, F32]:
 
 
 def _matmul(x: F32, matrix: PackedMatrix) -> F64:
-    """X @ matrix.T. With q8 weights the rows of x are quantised first, as the core does it."""
-    if matrix.format != "q8":
+    """X @ matrix.T. With q8 and q4 weights the rows of x are quantised first, as in the core."""
+    if matrix.format not in QUANTIZED:
         return x.astype(np.float64) @ matrix.to_f32().T.astype(np.float64)
     values, scales = matrix.quants()
     blocks = scales.shape[1]

@@ -7,6 +7,9 @@ tile the outputs are interleaved, so that the lanes of a vector register are out
 * ``q8``: per block of 32 inputs (the last one padded with zeros) 16 f16 scales, then
   ``[8 quads of inputs][16 outputs][4]`` int8. The numbers are those of GGUF's Q8_0:
   scale = max|x| / 127, values rounded half away from zero.
+* ``q4``: the same with ``[4 octets of inputs][16 outputs][4]`` bytes: input 8j + i in the low
+  nibble of byte i of octet j, input 8j + 4 + i in the high one, as the value plus 8. The numbers are those
+  of GGUF's Q4_0: the value of largest magnitude becomes -8, whatever its sign.
 
 These functions are the reference for the core's packing and unpacking, which are the fast ones.
 """
@@ -22,6 +25,7 @@ from stapes.options import WEIGHT_FORMATS
 
 TILE = 16
 BLOCK = 32
+QUANTIZED = ("q8", "q4")
 
 _BF16_ROUND = np.uint32(0x7FFF)
 
@@ -31,7 +35,7 @@ class PackedMatrix:
     """A matrix [out_features, in_features] in the packed layout.
 
     Attributes:
-        format: "f32", "bf16" or "q8".
+        format: "f32", "bf16", "q8" or "q4".
         data: uint8, one-dimensional; may be memory-mapped and read-only.
     """
 
@@ -47,7 +51,7 @@ class PackedMatrix:
 
     def to_f32(self) -> NDArray[np.float32]:
         """The matrix [out_features, in_features] as f32, dequantised."""
-        if self.format == "q8":
+        if self.format in QUANTIZED:
             values, scales = self.quants()
             dense = values * np.repeat(scales, BLOCK, axis=1)
         elif self.format == "bf16":
@@ -61,16 +65,24 @@ class PackedMatrix:
         return tiles.transpose(0, 2, 1).reshape(-1, self.in_features)
 
     def quants(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """q8 only: values [padded out, padded in] and scales [padded out, blocks], both as f32."""
+        """q8, q4: values [padded out, padded in] and scales [padded out, blocks], both as f32."""
         blocks = -(-self.in_features // BLOCK)
-        raw = self.data.reshape(-1, blocks, TILE * 2 + TILE * BLOCK)
+        raw = self.data.reshape(-(-self.out_features // TILE), blocks, -1)
         scales = np.ascontiguousarray(raw[..., : TILE * 2]).view(np.float16)
-        values = np.ascontiguousarray(raw[..., TILE * 2 :]).view(np.int8)
+        stored = np.ascontiguousarray(raw[..., TILE * 2 :])
+        values = stored.view(np.int8) if self.format == "q8" else _nibbles(stored)
         values = values.reshape(-1, blocks, BLOCK // 4, TILE, 4).transpose(0, 3, 1, 2, 4)
         return (
             values.reshape(-1, blocks * BLOCK).astype(np.float32),
             scales.transpose(0, 2, 1).reshape(-1, blocks).astype(np.float32),
         )
+
+
+def _nibbles(stored: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """[tiles, blocks, 256] bytes -> [tiles, blocks, 8 quads, 16 outputs, 4] values."""
+    octets = stored.reshape(*stored.shape[:2], BLOCK // 8, 1, TILE, 4)
+    quads = np.concatenate([octets & 15, octets >> 4], axis=3)
+    return quads.astype(np.int8) - np.int8(8)
 
 
 def f32_to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
@@ -91,11 +103,13 @@ def pack_reference(matrix: NDArray[np.float32], format: str) -> PackedMatrix:
     assert format in WEIGHT_FORMATS
     out_features, in_features = matrix.shape
     rows = -(-out_features // TILE) * TILE
-    columns = -(-in_features // BLOCK) * BLOCK if format == "q8" else in_features
+    columns = -(-in_features // BLOCK) * BLOCK if format in QUANTIZED else in_features
     padded = np.zeros((rows, columns), np.float32)
     padded[:out_features, :in_features] = matrix
     if format == "q8":
-        data = _pack_q8(padded).reshape(-1)
+        data = _pack_blocks(padded, *_quantize_q8(padded.reshape(rows, -1, BLOCK)))
+    elif format == "q4":
+        data = _pack_blocks(padded, *_quantize_q4(padded.reshape(rows, -1, BLOCK)))
     else:
         words = padded if format == "f32" else f32_to_bf16(padded)
         tiles = words.reshape(-1, TILE, columns).transpose(0, 2, 1)
@@ -103,23 +117,45 @@ def pack_reference(matrix: NDArray[np.float32], format: str) -> PackedMatrix:
     return PackedMatrix(format, out_features, in_features, data)
 
 
-def _pack_q8(padded: NDArray[np.float32]) -> NDArray[np.uint8]:
-    blocks = padded.reshape(padded.shape[0], -1, BLOCK)
+Blocks = NDArray[np.float32]  # [rows, blocks, 32]
+
+
+def _quantize_q8(blocks: Blocks) -> tuple[NDArray[np.float16], NDArray[np.uint8]]:
+    """Scales [rows, blocks] and the stored byte of every value [rows, blocks, 32]."""
     scale = np.abs(blocks).max(axis=2) / np.float32(127)
     stored = scale.astype(np.float16)
-    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=stored != 0)
-    scaled = blocks * inverse[..., None]
+    scaled = blocks * _inverse(scale, stored)
     magnitude = np.abs(scaled)
     whole = np.floor(magnitude)
     whole += magnitude - whole >= np.float32(0.5)  # adding 0.5 first would round 0.49999997 up
-    values = (np.sign(scaled) * whole).astype(np.int8)
-    tiles = values.reshape(-1, TILE, blocks.shape[1], BLOCK // 4, 4).transpose(0, 2, 3, 1, 4)
-    scales = stored.reshape(-1, TILE, blocks.shape[1]).transpose(0, 2, 1)
-    shape = (tiles.shape[0], tiles.shape[1], -1)
-    return np.concatenate(
-        [
-            np.ascontiguousarray(scales).view(np.uint8).reshape(shape),
-            np.ascontiguousarray(tiles).reshape(shape).view(np.uint8),
-        ],
-        axis=2,
-    )
+    return stored, (np.sign(scaled) * whole).astype(np.int8).view(np.uint8)
+
+
+def _quantize_q4(blocks: Blocks) -> tuple[NDArray[np.float16], NDArray[np.uint8]]:
+    """Scales [rows, blocks] and nibbles [rows, blocks, 4 octets, 4 bytes], two values each."""
+    first = np.abs(blocks).argmax(axis=2)[..., None]
+    scale = np.take_along_axis(blocks, first, axis=2)[..., 0] / np.float32(-8)
+    stored = scale.astype(np.float16)
+    scaled = blocks * _inverse(scale, stored) + np.float32(8.5)
+    values = np.minimum(scaled.astype(np.int32), 15).astype(np.uint8)
+    quads = values.reshape(*blocks.shape[:2], BLOCK // 8, 2, 4)
+    return stored, quads[..., 0, :] | quads[..., 1, :] << np.uint8(4)
+
+
+def _inverse(scale: NDArray[np.float32], stored: NDArray[np.float16]) -> NDArray[np.float32]:
+    """1 / scale [rows, blocks, 1]; 0 where the stored scale is 0, which makes a block of zeros."""
+    return np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=stored != 0)[..., None]
+
+
+def _pack_blocks(
+    padded: NDArray[np.float32], scales: NDArray[np.float16], stored: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """Scales [rows, blocks] and stored bytes [rows, blocks, ...] -> packed tiles."""
+    tiles, blocks = padded.shape[0] // TILE, padded.shape[1] // BLOCK
+    quads = stored.reshape(tiles, TILE, blocks, -1, 4).transpose(0, 2, 3, 1, 4)
+    by_tile = scales.reshape(tiles, TILE, blocks).transpose(0, 2, 1)
+    parts = [
+        np.ascontiguousarray(by_tile).view(np.uint8).reshape(tiles, blocks, -1),
+        np.ascontiguousarray(quads).reshape(tiles, blocks, -1),
+    ]
+    return np.concatenate(parts, axis=2).reshape(-1)
