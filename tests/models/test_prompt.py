@@ -23,15 +23,15 @@ PUBLISHED = ControlTokens(
     audio_pad=151676,
     asr_text=151704,
 )
-WORDS = {"system": 8948, "user": 872, "assistant": 77091, "\n": 198, "language": 11528}
-WORDS |= {" German": 5938, "Ada": 95347, ",": 11, " Grace": 40403}
+WORDS = {"system": 8948, "user": 872, "assistant": 77091, "\n": 198, "\n\n": 271}
+WORDS |= {"language": 11528, " German": 5938, "Ada": 95347, ",": 11, " Grace": 40403}
 
 
 class PublishedTokenizer:
     """Knows the published ids of the few words that are needed here."""
 
     def encode(self, text: str) -> list[int]:
-        pieces = re.findall(r" ?\w+|\n|,", text)
+        pieces = re.findall(r" ?\w+|\n+|,", text)
         assert "".join(pieces) == text
         return [WORDS[piece] for piece in pieces]
 
@@ -55,6 +55,10 @@ def test_a_context_stands_in_the_system_turn():
     words = [95347, 11, 40403]
     expected = [151644, 8948, 198, *words, *BEFORE, 151676, *AFTER]
     assert published_ids(1, "Ada, Grace") == expected
+
+
+def test_template_and_context_are_read_as_one_text():
+    assert published_ids(1, "\nAda")[:4] == [151644, 8948, 271, 95347]
 
 
 def test_a_forced_language_begins_the_answer():

@@ -18,10 +18,12 @@ from models.conftest import SMALL, load
 from models.rigged import TAG, rig, says
 from sounds import babble, noise
 from stapes.audio import split_at_quiet
+from stapes.decoder import GenerateResult
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.models.qwen3_asr import Qwen3Asr
 from stapes.models.qwen3_asr.encoder import audio_tokens
-from stapes.models.qwen3_asr.pieces import token_budget
+from stapes.models.qwen3_asr.pieces import Piece, spoken_language, token_budget
+from stapes.models.qwen3_asr.postprocess import Answer
 from stapes.models.transcript import Transcript
 
 RATE = 16_000
@@ -272,7 +274,18 @@ def test_the_language_is_the_one_spoken_longest(rigged: Qwen3Asr):
     german, english = says(rigged, "zwei", "German"), says(rigged, "one")
     assert languages(rigged, german).language == "German"
     assert languages(rigged, german, english, german).language == "German"
-    assert languages(rigged, english, english, german).language == "English"
+    assert languages(rigged, german, english, english).language == "English"
+
+
+def test_seconds_decide_about_the_language_not_pieces():
+    def piece(seconds: float, language: str, text: str = "x") -> Piece:
+        result = GenerateResult((1,), "stop", 1, 1, 0.0, 0.0)
+        return Piece(0.0, seconds, Answer(text, language, False), result, 1, 0.0, 0.0)
+
+    pieces = [piece(3, "English"), piece(3.5, "English"), piece(20, "German"), piece(8, "English")]
+    assert spoken_language(pieces) == "German"
+    assert spoken_language([piece(30, "German", text=""), piece(1, "English")]) == "English"
+    assert spoken_language([]) is None
 
 
 def test_a_piece_without_speech_says_nothing_about_the_language(rigged: Qwen3Asr):
@@ -296,6 +309,11 @@ def test_a_forced_language_is_the_language(rigged: Qwen3Asr, asked: str):
     repeated = says(rigged, "drei", "German")
     transcript = languages(rigged, plain, repeated, language=asked)
     assert (transcript.language, transcript.text) == ("German", "zwei drei")
+
+
+def test_a_forced_language_is_told_even_without_speech(rigged: Qwen3Asr):
+    transcript = languages(rigged, [CONTROL["<|im_end|>"]], language="de")
+    assert (transcript.language, transcript.text) == ("German", "")
 
 
 def test_an_answer_without_a_tag_is_all_text(rigged: Qwen3Asr):
