@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
-from stapes.decoder import GenerateOptions, GenerateResult, Prompt, generate
+from stapes.decoder import GenerateOptions, generate
+from stapes.decoder.prompt import check_prompt
 from stapes.errors import CheckpointError
 from stapes.models.audio_source import open_audio
 from stapes.models.qwen3_asr.config import Qwen3AsrConfig, read_config
+from stapes.models.qwen3_asr.encoder import audio_tokens
 from stapes.models.qwen3_asr.networks import Networks, build_networks, expected_tensors
 from stapes.models.qwen3_asr.pieces import (
     MAX_PIECE_S,
@@ -98,10 +100,13 @@ class Qwen3Asr:
         started = clock()
         mel = log_mel(samples[span.start : span.end], self.config.encoder.num_mel_bins)
         mel_done = clock()
+        budget = options.max_new_tokens or token_budget((span.end - span.start) / SAMPLE_RATE)
+        self._check_room(audio_tokens(mel.shape[0]), options.context, forced, budget)
         embeddings = self.encoder.encode(mel)
         encoded = clock()
         prompt = self.prompts.build(embeddings, options.context, forced)
-        result = self._generate(prompt, options, (span.end - span.start) / SAMPLE_RATE)
+        generate_options = GenerateOptions(budget, options.loop_detection)
+        result = generate(self.decoder.new_session(), prompt, generate_options)
         answer = parse_answer(
             result.token_ids[: result.kept], self.tokenizer, self.prompts.control.asr_text, forced
         )
@@ -115,12 +120,10 @@ class Qwen3Asr:
             encode_s=encoded - mel_done,
         )
 
-    def _generate(
-        self, prompt: Prompt, options: TranscribeOptions, duration_s: float
-    ) -> GenerateResult:
-        budget = options.max_new_tokens or token_budget(duration_s)
-        session = self.decoder.new_session()
-        return generate(session, prompt, GenerateOptions(budget, options.loop_detection))
+    def _check_room(self, rows: int, context: str, forced: str | None, budget: int) -> None:
+        """Refuse a prompt that is too long before its audio is encoded."""
+        blank = np.zeros((rows, self.config.encoder.output_dim), np.float32)
+        check_prompt(self.prompts.build(blank, context, forced), budget, self.decoder.spec)
 
     def _transcript(
         self,
