@@ -412,6 +412,17 @@ def test_a_context_that_does_not_fit_is_refused_with_numbers(model: Qwen3Asr):
     assert prompt > 70_000
 
 
+def test_what_does_not_fit_is_refused_before_its_audio_is_encoded(
+    cold: Callable[[], Qwen3Asr], monkeypatch: pytest.MonkeyPatch
+):
+    model = cold()
+    monkeypatch.setattr(model.encoder, "encode", lambda mel: pytest.fail("encoded"))
+    with pytest.raises(CapacityError, match="65536"):
+        transcribe(model, babble(RATE), context="0 " * 70_000)
+    with pytest.raises(CapacityError, match="65536"):
+        transcribe(model, babble(RATE), max_new_tokens=65_536)
+
+
 @pytest.mark.parametrize("limit", [240, 255, 256, 300])
 def test_audio_and_budget_are_held_against_the_models_positions(tmp_path: Path, limit: int):
     sizes = Sizes(**{**vars(SMALL), "max_position_embeddings": limit})
