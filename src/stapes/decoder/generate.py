@@ -80,7 +80,9 @@ class GreedyIds:
 
 
 def generate(session: Session, prompt: Prompt, options: GenerateOptions) -> GenerateResult:
-    """Read a prompt into an empty session and continue it greedily.
+    """Read a prompt and continue it greedily.
+
+    The prompt is the whole of the sequence: what the session held before is forgotten.
 
     Raises:
         RequestError, CapacityError, NumericError: see `check_prompt`; also NumericError for a NaN
@@ -88,6 +90,7 @@ def generate(session: Session, prompt: Prompt, options: GenerateOptions) -> Gene
     """
     spec = session.decoder.spec
     checked = check_prompt(prompt, options.max_new_tokens, spec)
+    session.truncate(0)
     ids = GreedyIds(session, checked, options.max_new_tokens)
     loops = LoopDetector() if options.loop_detection else None
     started = first = time.perf_counter()
