@@ -40,7 +40,7 @@ class Transcript:
         duration_s: true duration of the recording in seconds, before any padding.
         model: name or path of the model.
         finish_reason: the worst of the pieces' reasons: "loop", else "length", else "stop".
-        truncated: True when any piece was cut short by its token budget, or the audio was cut.
+        truncated: True when any piece was cut short by its token budget.
         warnings: one sentence each.
         token_ids: all new ids in order, control ids included, EOS excluded.
     """
