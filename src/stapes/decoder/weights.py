@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from stapes.decoder.spec import DecoderSpec
 from stapes.errors import CheckpointError
+from stapes.tensors import QuantisedTensor
 from stapes.weights import MatrixPacker, PackedMatrix
+from stapes.weights.pack import Stored
 
 F32 = NDArray[np.float32]
 Shapes = dict[str, tuple[int, ...]]
@@ -167,9 +169,13 @@ class TensorReader:
 
     def matrix(self, *names: str) -> PackedMatrix:
         """Matrices stacked in the order of their names, in the packer's format."""
-        packed = self._packer.stack(
-            " or ".join(names), [self._source[name].raw() for name in names]
-        )
+        parts = [_stored(self._source[name]) for name in names]
+        packed = self._packer.stack(" or ".join(names), parts)
         for name in names:
             self._source.release(name)
         return packed
+
+
+def _stored(tensor: TensorLike) -> Stored:
+    """Quantised rows as they are, for the packer to read in pieces; of all others the words."""
+    return tensor if isinstance(tensor, QuantisedTensor) else tensor.raw()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from stapes.errors import CheckpointError, RequestError
 from stapes.tensors.header import Entry, Header
@@ -28,8 +29,8 @@ class MappedFile:
             self.memory.close()
 
 
-class TensorStore:
-    """The tensors of a checkpoint by name: `in`, `[name]`, iteration and `len` as of a mapping.
+class MappedStore:
+    """What all stores share: the names in mapped files, their places, and closing.
 
     Tensors are views of the mapped files and are made when asked for. They, and arrays made from
     them, stay valid after `close`, which gives the mapping back as soon as the last one is gone.
@@ -47,14 +48,6 @@ class TensorStore:
         """The files that are read, in order."""
         return tuple(file.path for file in self._files)
 
-    @property
-    def metadata(self) -> dict[str, str]:
-        """`__metadata__` of the files; where two define a key, the first file's value."""
-        merged: dict[str, str] = {}
-        for file in reversed(self._files):
-            merged.update(file.header.metadata)
-        return merged
-
     def names(self) -> tuple[str, ...]:
         """All names, in the order in which their bytes lie in the files."""
         return tuple(self._places)
@@ -68,18 +61,12 @@ class TensorStore:
     def __len__(self) -> int:
         return len(self._places)
 
-    def __getitem__(self, name: str) -> Tensor:
-        """Raises CheckpointError when there is no such tensor, RequestError after `close`."""
-        file, entry = self._place(name)
-        data = memoryview(file.memory)[entry.begin : entry.end]
-        return Tensor(name, entry.dtype, entry.shape, data)
-
     def release(self, name: str) -> None:
         """Tells the system that a tensor's pages are not needed now.
 
         Called after each tensor has been packed, it keeps a checkpoint from being resident twice.
-        Never changes a value: what is touched again is read from the file again. Raises as
-        `[name]` does.
+        Never changes a value: what is touched again is read from the file again. Raises
+        CheckpointError when there is no such tensor, RequestError after `close`.
         """
         file, entry = self._place(name)
         if not hasattr(mmap, "MADV_DONTNEED") or entry.begin == entry.end:
@@ -101,7 +88,7 @@ class TensorStore:
         for file in self._files:
             file.close()
 
-    def __enter__(self) -> TensorStore:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -111,3 +98,21 @@ class TensorStore:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class TensorStore(MappedStore):
+    """The tensors of a checkpoint by name: `in`, `[name]`, iteration and `len` as of a mapping."""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """`__metadata__` of the files; where two define a key, the first file's value."""
+        merged: dict[str, str] = {}
+        for file in reversed(self._files):
+            merged.update(file.header.metadata)
+        return merged
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Raises CheckpointError when there is no such tensor, RequestError after `close`."""
+        file, entry = self._place(name)
+        data = memoryview(file.memory)[entry.begin : entry.end]
+        return Tensor(name, entry.dtype, entry.shape, data)

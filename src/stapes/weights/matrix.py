@@ -8,8 +8,8 @@ tile the outputs are interleaved, so that the lanes of a vector register are out
   ``[8 quads of inputs][16 outputs][4]`` int8. The numbers are those of GGUF's Q8_0:
   scale = max|x| / 127, values rounded half away from zero.
 * ``q4``: the same with ``[4 octets of inputs][16 outputs][4]`` bytes: input 8j + i in the low
-  nibble of byte i of octet j, input 8j + 4 + i in the high one, as the value plus 8. The numbers are those
-  of GGUF's Q4_0: the value of largest magnitude becomes -8, whatever its sign.
+  nibble of byte i of octet j, input 8j + 4 + i in the high one, as the value plus 8. The numbers
+  are those of GGUF's Q4_0: the value of largest magnitude becomes -8, whatever its sign.
 
 These functions are the reference for the core's packing and unpacking, which are the fast ones.
 """
@@ -25,6 +25,7 @@ from stapes.options import WEIGHT_FORMATS
 
 TILE = 16
 BLOCK = 32
+QUAD = 4  # inputs of one output that lie together in q8
 QUANTIZED = ("q8", "q4")
 
 _BF16_ROUND = np.uint32(0x7FFF)
