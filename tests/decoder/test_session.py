@@ -154,6 +154,28 @@ def test_an_answer_may_cross_a_bucket(runs_on: Decoder):
     assert all_logits(runs_on, whole)[504:].argmax(axis=1).tolist() == list(ids)
 
 
+def test_prompts_in_turn_in_one_session_are_each_as_if_alone(runs_on: Decoder):
+    """The same again, one token more, one less, another first token, other audio, one token."""
+    prompt = random_prompt(60, range(20, 40))
+    ids = list(prompt.token_ids)
+    more, less = Prompt([*ids, 5], prompt.injection), Prompt(ids[:-1], prompt.injection)
+    first = Prompt([9, *ids[1:]], prompt.injection)
+    audio = Prompt(ids, random_prompt(60, range(20, 40), seed=5).injection)
+    session = runs_on.new_session()
+    answers = []
+    for each in (prompt, prompt, more, less, first, audio, Prompt(ids), Prompt(ids[:1]), prompt):
+        answers.append(generate(session, each, GenerateOptions(8)))
+        assert answers[-1] == generate(runs_on.new_session(), each, GenerateOptions(8))
+    assert len({answer.token_ids for answer in answers}) > 5
+
+
+def test_a_refused_prompt_leaves_the_session_as_it_was(runs_on: Decoder):
+    session = read(runs_on, random_prompt(20))
+    with pytest.raises(CapacityError):
+        generate(session, random_prompt(20), GenerateOptions(5000))
+    assert session.length == 20
+
+
 @pytest.mark.parametrize("kept", [0, 1, 255, 512, 599])
 def test_what_is_cut_off_leaves_nothing_behind(runs_on: Decoder, kept: int):
     first, second = random_prompt(600, range(100, 300), seed=1), random_prompt(600, seed=2)
@@ -220,9 +242,12 @@ def test_eight_threads_with_sessions_of_their_own_get_their_own_answers():
 
     def work(prompt: Prompt) -> list[tuple[int, ...]]:
         together.wait()
-        return [
-            generate(runs_on.new_session(), prompt, GenerateOptions(12)).token_ids for _ in range(5)
-        ]
+        answers = []
+        for _ in range(5):
+            answers.append(generate(runs_on.new_session(), prompt, GenerateOptions(12)).token_ids)
+            with pytest.raises(CapacityError):
+                generate(runs_on.new_session(), prompt, GenerateOptions(9999))
+        return answers
 
     with ThreadPoolExecutor(8) as pool:
         for answers, expected in zip(pool.map(work, prompts), alone, strict=True):
@@ -258,7 +283,6 @@ def test_an_answer_that_grows_too_large_leaves_the_session_usable():
     with pytest.raises(CapacityError, match=r"513 positions"):
         generate(session, prompt, GenerateOptions(20))
     assert session.length == 512
-    session.truncate(0)
     result = generate(session, prompt, GenerateOptions(5))
     assert result == generate(runs_on.new_session(), prompt, GenerateOptions(5))
 
