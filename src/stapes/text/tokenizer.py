@@ -77,6 +77,10 @@ class Tokenizer:
             raise ConfigError(f"The tokenizer in {self._folder} has no control token {name!r}.")
         return self._ids[name]
 
+    def has_control(self, name: str) -> bool:
+        """Whether there is a control token of this name."""
+        return name in self._ids
+
     def is_control(self, token_id: int) -> bool:
         """Whether the id is an added token, so that `encode` never returns it."""
         return token_id in self._control
