@@ -145,12 +145,13 @@ def _check_merges(merges: Any, vocab: Mapping[str, int], where: Path) -> list[li
     pairs: list[list[str]] = []
     for number, merge in enumerate(_list(merges, where, "merges"), start=1):
         pair = merge.split(" ") if isinstance(merge, str) else merge
-        if not isinstance(pair, list) or len(pair) != 2 or not all(type(p) is str for p in pair):
+        if not isinstance(pair, list) or [type(piece) for piece in pair] != [str, str]:
             raise ConfigError(f"{where}: merge {number} is two pieces, not {merge!r}.")
-        unknown = [piece for piece in (*pair, "".join(pair)) if piece not in vocab]
-        if unknown:
+        left, right = pair
+        if left not in vocab or right not in vocab or left + right not in vocab:
+            unknown = next(p for p in (left, right, left + right) if p not in vocab)
             raise ConfigError(
-                f"{where}: merge {number} ({' '.join(pair)!r}) needs {unknown[0]!r}, "
+                f"{where}: merge {number} ({left + ' ' + right!r}) needs {unknown!r}, "
                 "which the vocabulary lacks."
             )
         pairs.append(pair)
