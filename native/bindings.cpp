@@ -1,6 +1,7 @@
 // The Python module stapes._native.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -19,6 +20,7 @@ namespace {
 
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ConstBytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using EndTimes = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using AnyArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
@@ -126,13 +128,15 @@ struct PyPlan {
     }
 
     void run(Engine& engine, const std::vector<size_t>& counts, const std::vector<AnyArray>& arrays,
-             const std::vector<KvCache*>& caches) const {
+             const std::vector<KvCache*>& caches, std::optional<EndTimes> end_times) const {
+        if (end_times && end_times->size() != plan->op_count())
+            throw std::invalid_argument("plan: end_times needs one number for each op");
         std::vector<Plan::Memory> memory;
         for (const AnyArray& array : arrays) memory.push_back(memory_of(array));
         for (const KvCache* cache : caches)
             if (!cache) throw std::invalid_argument("plan: a cache is None");
         nb::gil_scoped_release release;
-        plan->run(engine, counts, memory, caches);
+        plan->run(engine, counts, memory, caches, end_times ? end_times->data() : nullptr);
     }
 };
 
@@ -223,5 +227,6 @@ NB_MODULE(_native, m) {
              nb::arg("dims"), nb::arg("buffers"), nb::arg("ops"), nb::arg("matrices"),
              nb::arg("vectors"))
         .def("run", &PyPlan::run, nb::arg("engine"), nb::arg("counts"),
-             nb::arg("arrays").noconvert(), nb::arg("caches"));
+             nb::arg("arrays").noconvert(), nb::arg("caches"),
+             nb::arg("end_times").noconvert() = nb::none());
 }

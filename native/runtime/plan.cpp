@@ -1,6 +1,7 @@
 #include "plan.hpp"
 
 #include <cstring>
+#include <chrono>
 #include <stdexcept>
 
 namespace stapes {
@@ -10,6 +11,11 @@ namespace {
 constexpr size_t kMostElements = size_t(1) << 40;  // keeps every product of sizes far from overflow
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
+
+int64_t now_ns() {
+    auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
 
 bool in_range(int index, size_t size) { return index >= 0 && size_t(index) < size; }
 
@@ -161,7 +167,7 @@ void Plan::keep_indices(Frame& frame, size_t i, uint8_t* copy) const {
 }
 
 void Plan::run(Engine& engine, const std::vector<size_t>& counts, const std::vector<Memory>& memory,
-               const std::vector<KvCache*>& caches) const {
+               const std::vector<KvCache*>& caches, int64_t* end_times) const {
     if (counts.size() != dims_.size()) refuse("plan: one count for each dimension is needed");
     for (size_t count : counts)
         if (count > (size_t(1) << 31)) refuse("plan: too many rows");
@@ -173,7 +179,10 @@ void Plan::run(Engine& engine, const std::vector<size_t>& counts, const std::vec
     place_buffers(frame, memory);
     for (const Op& op : ops_)
         if (op.implementation->check_run) op.implementation->check_run(op, frame);
-    for (const Op& op : ops_) op.implementation->run(op, frame);
+    for (const Op& op : ops_) {
+        op.implementation->run(op, frame);
+        if (end_times) *end_times++ = now_ns();
+    }
     for (KvCache::Use& use : uses) use.finish();
 }
 

@@ -95,8 +95,10 @@ public:
         size_t elements;
         Element element;
     };
+    // end_times: room for one number an op, nanoseconds of the steady clock at its end; may be null.
     void run(Engine& engine, const std::vector<size_t>& counts, const std::vector<Memory>& memory,
-             const std::vector<KvCache*>& caches) const;
+             const std::vector<KvCache*>& caches, int64_t* end_times = nullptr) const;
+    size_t op_count() const { return ops_.size(); }
 
     const Matrix& matrix(const Op& op, size_t i) const { return matrices_[size_t(op.matrices[i])]; }
     const Vector& vector(const Op& op, size_t i) const { return vectors_[size_t(op.vectors[i])]; }

@@ -67,4 +67,5 @@ class Plan:
         counts: list[int],
         arrays: Sequence[NDArray[np.float32] | NDArray[np.int32]],
         caches: Sequence[KvCache],
+        end_times: NDArray[np.int64] | None = None,
     ) -> None: ...

@@ -10,6 +10,8 @@ from stapes.options import KvFormat, WeightFormat
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stapes.graph import NoTracer
+
 DEFAULT_MODEL = "tiny-en"
 
 
@@ -19,6 +21,7 @@ def load(
     weights: WeightFormat = "q8",
     kv: KvFormat = "f16",
     threads: int | None = None,
+    tracer: NoTracer | None = None,
 ) -> SpeechModel:
     """Load a model once, for any number of recordings.
 
@@ -27,6 +30,7 @@ def load(
         weights: format of the matrices in memory: f32, bf16 or q8.
         kv: storage format of the KV cache: f16, f32 or bf16.
         threads: worker threads; None takes what the affinity mask and the CPU quota allow.
+        tracer: a `stapes.graph.Tracer` that records where the time goes.
 
     Raises:
         RequestError: an argument is wrong.
@@ -35,4 +39,4 @@ def load(
     """
     from stapes.models import registry
 
-    return registry.load(model, weights=weights, kv=kv, threads=threads)
+    return registry.load(model, weights=weights, kv=kv, threads=threads, tracer=tracer)

@@ -22,11 +22,12 @@ def test_load_delegates_to_the_registry(monkeypatch):
     monkeypatch.setitem(sys.modules, "stapes.models.registry", registry)
     monkeypatch.setattr(stapes.models, "registry", registry, raising=False)
     given = stapes.load("folder", weights="bf16", kv="f32", threads=3)
-    assert given == (("folder",), {"weights": "bf16", "kv": "f32", "threads": 3})
+    assert given == (("folder",), {"weights": "bf16", "kv": "f32", "threads": 3, "tracer": None})
 
 
 def test_load_takes_the_runtime_options():
-    assert defaults(stapes.load) == {f.name: f.default for f in fields(RuntimeOptions)}
+    runtime = {f.name: f.default for f in fields(RuntimeOptions)}
+    assert defaults(stapes.load) == runtime | {"tracer": None}
 
 
 def test_transcribe_takes_the_options_of_a_transcription():

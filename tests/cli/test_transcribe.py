@@ -39,7 +39,7 @@ def test_the_model_is_loaded_once_and_first(run, model):
 def test_defaults_are_those_of_the_python_interface(run, model):
     run("transcribe", "a.wav")
     assert model.events == [
-        ("load", ("tiny-en", {"weights": "q8", "kv": "f16", "threads": None})),
+        ("load", ("tiny-en", {"weights": "q8", "kv": "f16", "threads": None, "tracer": None})),
         (
             "transcribe",
             (
@@ -57,7 +57,8 @@ def test_every_option_reaches_the_model(run, model):
     )
     assert ran.code == 0
     (_, (name, loaded)), (_, (_, asked)) = model.events
-    assert (name, loaded) == ("folder", {"weights": "bf16", "kv": "f32", "threads": 3})
+    runtime = {"weights": "bf16", "kv": "f32", "threads": 3, "tracer": None}
+    assert (name, loaded) == ("folder", runtime)
     assert asked["language"] == "English"
     assert (asked["context"], asked["max_new_tokens"]) == ("Ada, Bob", 7)
 
@@ -143,3 +144,17 @@ def test_control_characters_of_a_file_name_do_not_reach_the_terminal(run, model,
     ran = run("transcribe", name)
     assert len(ran.err.splitlines()) == 1
     assert "\x1b" not in ran.err
+
+
+def test_a_trace_is_written_even_when_a_recording_fails(run, model, tmp_path):
+    model.answers["bad.wav"] = AudioError("it is empty.")
+    target = tmp_path / "trace.json"
+    assert run("transcribe", "--trace", str(target), "bad.wav").code == 3
+    assert "traceEvents" in target.read_text()
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_work(run, model, tmp_path):
+    result = run("transcribe", "--trace", str(tmp_path / "no" / "trace.json"), "a.wav")
+    assert result.code == 2
+    assert "The trace cannot be written" in result.err
+    assert not model.events

@@ -15,7 +15,10 @@ from stapes.graph import KvCacheLike, NativeExecutor
 SETS = _native.instruction_sets()
 FORMATS = ["f32", "bf16", "q8", "q4"]
 #: Every format of weights and of the cache at least once, without the whole product.
-STORAGE = [("f32", "f32"), ("bf16", "bf16"), ("q8", "f16"), ("f32", "f16"), ("q8", "bf16"), ("q4", "f16")]
+STORAGE = [
+    *(("f32", "f32"), ("bf16", "bf16"), ("q8", "f16")),
+    *(("f32", "f16"), ("q8", "bf16"), ("q4", "f16")),
+]
 
 each_set = pytest.mark.parametrize("instructions", SETS)
 each_storage = pytest.mark.parametrize(("format", "kv"), STORAGE)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stapes.audio import SAMPLE_RATE, log_mel
 from stapes.bench.synthetic import SYNTHETIC, RandomTensors
 from stapes.decoder import GenerateOptions, Injection, Prompt, generate
+from stapes.graph import NO_TRACE, NoTracer
 from stapes.models.qwen3_asr.networks import Networks, build_networks
 from stapes.options import RuntimeOptions
 from stapes.system import default_threads
@@ -49,11 +50,11 @@ def noise(seconds: float) -> NDArray[np.float32]:
     return (0.05 * samples).astype(np.float32)
 
 
-def build(bench: AsrBench) -> tuple[Networks, float]:
+def build(bench: AsrBench, tracer: NoTracer = NO_TRACE) -> tuple[Networks, float]:
     """The networks with random weights, and the seconds it took to make and pack them."""
     started = time.perf_counter()
     config = SYNTHETIC[bench.synthetic]
-    networks = build_networks(config, RandomTensors(config), bench.runtime)
+    networks = build_networks(config, RandomTensors(config), bench.runtime, tracer)
     return networks, time.perf_counter() - started
 
 
@@ -70,6 +71,8 @@ def run_once(bench: AsrBench, networks: Networks, samples: NDArray[np.float32]) 
     mel_done = time.perf_counter()
     embeddings = networks.encoder.encode(mel)
     encoded = time.perf_counter()
+    networks.decoder.tracer.stage("mel", started, mel_done)
+    networks.decoder.tracer.stage("encode", mel_done, encoded)
     count = embeddings.shape[0]
     positions = np.arange(len(PROMPT_START), len(PROMPT_START) + count)
     prompt = Prompt(prompt_ids(count, config.audio_token_id), Injection(embeddings, positions))

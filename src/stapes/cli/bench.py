@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import statistics
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from stapes.cli.parameters import runtime_options
+from stapes.cli.parameters import runtime_options, trace_option
+from stapes.cli.tracing import tracing
 from stapes.options import RuntimeOptions
 
 if TYPE_CHECKING:
     from stapes.bench.asr import AsrBench
+    from stapes.graph import Tracer
 
 #: Kept here, since --help must not import what knows the sizes; a test compares the two.
 SYNTHETIC_NAMES = ("qwen3-asr-0.6b", "qwen3-asr-1.7b")
@@ -58,6 +61,7 @@ def command() -> None:
     type=click.Choice(["transformers"]),
     help="Run the same work there too, in turn.",
 )
+@trace_option
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON object only.")
 def asr(
     synthetic: str,
@@ -65,6 +69,7 @@ def asr(
     tokens: int,
     rounds: int,
     versus: str | None,
+    trace: Path | None,
     as_json: bool,
     **runtime: object,
 ) -> None:
@@ -72,16 +77,20 @@ def asr(
     from stapes.bench.asr import AsrBench
 
     bench = AsrBench(synthetic, seconds, tokens, RuntimeOptions(**runtime))  # type: ignore[arg-type]
-    result = _measure(bench, rounds, versus)
+    with tracing(trace) as tracer:
+        result = _measure(bench, rounds, versus, tracer)
     if not as_json:
         _print_table(result)
     click.echo(json.dumps(result))
 
 
-def _measure(bench: AsrBench, rounds: int, versus: str | None) -> dict[str, object]:
+def _measure(
+    bench: AsrBench, rounds: int, versus: str | None, tracer: Tracer | None
+) -> dict[str, object]:
     from stapes.bench.asr import build, median_figures, noise, report, run_once
+    from stapes.graph import NO_TRACE
 
-    networks, load_s = build(bench)
+    networks, load_s = build(bench, tracer or NO_TRACE)
     samples = noise(bench.seconds)
     peer = None
     if versus:

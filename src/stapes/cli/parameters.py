@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -42,6 +43,14 @@ _RUNTIME = (
         show_default="what the CPU affinity and quota allow",
         help="Worker threads.",
     ),
+)
+
+
+trace_option = click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write where the time went to FILE, as a Chrome trace.",
 )
 
 

@@ -11,7 +11,8 @@ import click
 
 from stapes.cli import messages
 from stapes.cli.exits import DONE, exit_code
-from stapes.cli.parameters import model_option, runtime_options
+from stapes.cli.parameters import model_option, runtime_options, trace_option
+from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
 from stapes.output.files import STDIN
@@ -20,6 +21,7 @@ from stapes.output.formats import FORMATS
 if TYPE_CHECKING:
     from stapes.cli.progress import Reporter
     from stapes.cli.sinks import Sink
+    from stapes.graph import Tracer
     from stapes.models.interface import SpeechModel
     from stapes.models.transcript import Transcript
 
@@ -34,6 +36,7 @@ class Job:
     output_dir: Path | None
     runtime: RuntimeOptions
     options: TranscribeOptions
+    trace: Path | None
 
 
 @click.command("transcribe", short_help="Turn recordings into text.")
@@ -68,6 +71,7 @@ class Job:
     show_default="by its length",
     help="Most tokens for a piece of at most 30 s.",
 )
+@trace_option
 def command(
     audio: tuple[str, ...],
     model: str,
@@ -79,6 +83,7 @@ def command(
     kv: KvFormat,
     threads: int | None,
     max_new_tokens: int | None,
+    trace: Path | None,
 ) -> int:
     """Transcribe recordings: files that hold sound, or - for standard input.
 
@@ -89,7 +94,7 @@ def command(
     options = TranscribeOptions(
         language=_canonical(language), context=context, max_new_tokens=max_new_tokens
     )
-    return run(Job(audio, model, format_, output_dir, runtime, options))
+    return run(Job(audio, model, format_, output_dir, runtime, options, trace))
 
 
 def run(job: Job) -> int:
@@ -99,8 +104,9 @@ def run(job: Job) -> int:
     _check_stdin(job.files)
     sink = _open_sink(job)
     reporter = reporter_for_stderr()
-    model = _load(job, reporter)
-    codes = [_attempt(file, model, job.options, sink, reporter) for file in job.files]
+    with tracing(job.trace) as tracer:
+        model = _load(job, reporter, tracer)
+        codes = [_attempt(file, model, job.options, sink, reporter) for file in job.files]
     return max(codes)
 
 
@@ -128,13 +134,17 @@ def _open_sink(job: Job) -> Sink:
     return FolderSink(output, job.output_dir, job.files)
 
 
-def _load(job: Job, reporter: Reporter) -> SpeechModel:
+def _load(job: Job, reporter: Reporter, tracer: Tracer | None) -> SpeechModel:
     import stapes
 
     runtime = job.runtime
     with reporter.loading(job.model):
         return stapes.load(
-            job.model, weights=runtime.weights, kv=runtime.kv, threads=runtime.threads
+            job.model,
+            weights=runtime.weights,
+            kv=runtime.kv,
+            threads=runtime.threads,
+            tracer=tracer,
         )
 
 

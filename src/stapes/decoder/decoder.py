@@ -12,7 +12,7 @@ from stapes.decoder.network import Want, build_plan
 from stapes.decoder.session import Session
 from stapes.decoder.spec import DecoderSpec
 from stapes.decoder.weights import DecoderWeights
-from stapes.graph import Array, Executor, KvCacheLike, Plan
+from stapes.graph import NO_TRACE, Array, Executor, KvCacheLike, NoTracer, Plan
 from stapes.options import KvFormat
 
 
@@ -24,6 +24,7 @@ class Decoder:
         make_executor: makes an executor for a plan, such as `NativeExecutor` on an engine.
         kv: storage format of the caches.
         memory_limit_bytes: most that one session's cache may take; None: what the machine has left.
+        tracer: records the prefill and the decode of every answer.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class Decoder:
         make_executor: Callable[[Plan], Executor],
         kv: KvFormat = "f16",
         memory_limit_bytes: int | None = None,
+        tracer: NoTracer = NO_TRACE,
     ) -> None:
         self.spec = spec
         self.weights = weights
         self.kv = kv
+        self.tracer = tracer
         self.memory_limit_bytes = memory_limit_bytes
         self._make_executor = make_executor
 

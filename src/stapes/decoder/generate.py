@@ -105,6 +105,8 @@ def generate(session: Session, prompt: Prompt, options: GenerateOptions) -> Gene
             break
     ended = time.perf_counter()
     first = first if produced else ended
+    session.decoder.tracer.stage("prefill", started, first)
+    session.decoder.tracer.stage("decode", first, ended)
     return GenerateResult(
         token_ids=tuple(produced),
         finish_reason=ids.finish_reason if kept is None else "loop",

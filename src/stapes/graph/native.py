@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 from stapes import _native
 from stapes.graph.executor import Array, KvCacheLike, checked_inputs, output_array
 from stapes.graph.plan import Op, Plan, View
+from stapes.graph.trace import NO_TRACE, NoTracer
 
 Engine = _native.Engine
 
@@ -18,10 +20,12 @@ class NativeExecutor:
     Args:
         plan: what to run; its weights are used in place.
         engine: threads and kernels; may be shared by many executors, which then take turns.
+        tracer: records the runs.
     """
 
-    def __init__(self, plan: Plan, engine: _native.Engine) -> None:
+    def __init__(self, plan: Plan, engine: Engine, tracer: NoTracer = NO_TRACE) -> None:
         self.plan = plan
+        self._tracer = tracer
         self._engine = engine
         self._native = _native.Plan(
             list(plan.dims),
@@ -46,12 +50,17 @@ class NativeExecutor:
         arrays, counts = checked_inputs(self.plan, inputs)
         outputs = {name: output_array(view, counts) for name, view in self.plan.outputs.items()}
         given = arrays | outputs
+        ends_ns = self._tracer.op_times(self.plan)
+        start_ns = time.perf_counter_ns()
         self._native.run(
             self._engine,
             [counts[dim] for dim in self.plan.dims],
             [given[name] for name in self._external],
             cast("Sequence[_native.KvCache]", caches),
+            ends_ns,
         )
+        if ends_ns is not None:
+            self._tracer.plan_run(self.plan, counts, start_ns, ends_ns)
         return outputs
 
     def new_cache(self, layers: int, kv_heads: int, head_dim: int, type: str) -> KvCacheLike:

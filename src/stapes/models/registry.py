@@ -11,6 +11,7 @@ from stapes.options import KvFormat, RuntimeOptions, WeightFormat
 from stapes.text.json_files import read_json_object
 
 if TYPE_CHECKING:
+    from stapes.graph import NoTracer
     from stapes.models.interface import SpeechModel
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -25,7 +26,12 @@ def available() -> tuple[str, ...]:
 
 
 def load(
-    model: str | Path, *, weights: WeightFormat, kv: KvFormat, threads: int | None
+    model: str | Path,
+    *,
+    weights: WeightFormat,
+    kv: KvFormat,
+    threads: int | None,
+    tracer: NoTracer | None = None,
 ) -> SpeechModel:
     """See `stapes.load`."""
     options = RuntimeOptions(weights, kv, threads)
@@ -35,10 +41,11 @@ def load(
         raise ConfigError(
             f"{folder / 'config.json'} says model_type {model_type!r}; supported is 'qwen3_asr'."
         )
+    from stapes.graph import NO_TRACE
     from stapes.models.qwen3_asr import load_qwen3_asr
 
     try:
-        return load_qwen3_asr(folder, str(model), options)
+        return load_qwen3_asr(folder, str(model), options, tracer or NO_TRACE)
     except MemoryError:
         raise CapacityError(
             f"{model} does not fit into memory as {weights} weights; q8 takes the least."

@@ -13,6 +13,7 @@ from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
 from stapes.decoder import GenerateOptions, generate
 from stapes.decoder.prompt import check_prompt
 from stapes.errors import CheckpointError
+from stapes.graph import NO_TRACE, NoTracer
 from stapes.models.audio_source import open_audio
 from stapes.models.qwen3_asr.config import Qwen3AsrConfig, read_config
 from stapes.models.qwen3_asr.encoder import audio_tokens
@@ -80,6 +81,7 @@ class Qwen3Asr:
         started = time.perf_counter()
         audio = open_audio(source, sample_rate)
         audio_s = time.perf_counter() - started
+        self.decoder.tracer.stage("audio", started, started + audio_s)
         pieces: list[Piece] = []
         spans = split_at_quiet(audio.samples, MAX_PIECE_S)
         for span in spans:
@@ -104,6 +106,8 @@ class Qwen3Asr:
         self._check_room(audio_tokens(mel.shape[0]), options.context, forced, budget)
         embeddings = self.encoder.encode(mel)
         encoded = clock()
+        self.decoder.tracer.stage("mel", started, mel_done)
+        self.decoder.tracer.stage("encode", mel_done, encoded)
         prompt = self.prompts.build(embeddings, options.context, forced)
         generate_options = GenerateOptions(budget, options.loop_detection)
         result = generate(self.decoder.new_session(), prompt, generate_options)
@@ -170,7 +174,9 @@ def _doubts(audio: Audio, text: str, context: str) -> list[str]:
     return []
 
 
-def load_qwen3_asr(folder: Path, name: str, options: RuntimeOptions) -> Qwen3Asr:
+def load_qwen3_asr(
+    folder: Path, name: str, options: RuntimeOptions, tracer: NoTracer = NO_TRACE
+) -> Qwen3Asr:
     """Load a checkpoint folder in either layout.
 
     Raises:
@@ -182,8 +188,10 @@ def load_qwen3_asr(folder: Path, name: str, options: RuntimeOptions) -> Qwen3Asr
     with open_safetensors(folder) as store:
         check_tensors(store, expected_tensors(config), ignored=_ignored(config))
         _check_tied_head(store, config)
-        networks = build_networks(config, store, options)
-    return Qwen3Asr(name, config, tokenizer, networks, time.perf_counter() - started)
+        networks = build_networks(config, store, options, tracer)
+    loaded = time.perf_counter()
+    tracer.stage("load", started, loaded)
+    return Qwen3Asr(name, config, tokenizer, networks, loaded - started)
 
 
 def _ignored(config: Qwen3AsrConfig) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.decoder import load_weights as load_decoder_weights
 from stapes.decoder.weights import Shapes, TensorSource
 from stapes.errors import ConfigError
-from stapes.graph import Engine, NativeExecutor
+from stapes.graph import NO_TRACE, Engine, NativeExecutor, NoTracer
 from stapes.models.qwen3_asr.config import Qwen3AsrConfig
 from stapes.models.qwen3_asr.encoder import AudioEncoder
 from stapes.models.qwen3_asr.encoder_weights import EncoderLoader
@@ -35,7 +35,10 @@ def expected_tensors(config: Qwen3AsrConfig) -> Shapes:
 
 
 def build_networks(
-    config: Qwen3AsrConfig, source: TensorSource, options: RuntimeOptions
+    config: Qwen3AsrConfig,
+    source: TensorSource,
+    options: RuntimeOptions,
+    tracer: NoTracer = NO_TRACE,
 ) -> Networks:
     """Pack the weights of a source, which has every expected tensor, and build the executors."""
     if config.encoder.output_dim != config.decoder.hidden_size:
@@ -45,8 +48,11 @@ def build_networks(
         )
     engine = Engine(options.threads or default_threads())
     packer = MatrixPacker(engine, options.weights)
-    make_executor: Callable[..., NativeExecutor] = partial(NativeExecutor, engine=engine)
+    make_executor: Callable[..., NativeExecutor] = partial(
+        NativeExecutor, engine=engine, tracer=tracer
+    )
     loader = EncoderLoader(source, config.encoder_names, packer, MatrixPacker(engine, "f32"))
     encoder = AudioEncoder(config.encoder, loader.load(config.encoder), make_executor)
     weights = load_decoder_weights(source, config.decoder, packer)
-    return Networks(encoder, Decoder(config.decoder, weights, make_executor, options.kv))
+    decoder = Decoder(config.decoder, weights, make_executor, options.kv, tracer=tracer)
+    return Networks(encoder, decoder)
