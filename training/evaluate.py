@@ -2,9 +2,9 @@
 
     python -m training.evaluate --set human [--runtime stapes|transformers] [--weights f32|bf16|q8]
 
-Sets: `heldout` (voices never trained on, degraded as in training), `human` (recorded digits),
-`silence` (noise and silence only: counts clips in which words were heard). The last line is one
-JSON object.
+Sets: `heldout` (voices never trained on, degraded as in training), `heldout-clean` (the same voices
+without noise, rooms and lines), `human` (recorded digits), `silence` (noise and silence only:
+counts clips in which words were heard). The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -38,6 +38,12 @@ def heldout_clips(count: int) -> list[Clip]:
     return clips
 
 
+def clean_clips(count: int) -> list[Clip]:
+    """Speech of the test voices as the engines made it."""
+    rng, composer = np.random.default_rng(2026), Composer("test")
+    return [composer.speech(rng) for _ in range(count)]
+
+
 def silence_clips(count: int) -> list[Clip]:
     """Noise of all kinds without speech, and digital silence."""
     rng, composer = np.random.default_rng(2026), Composer("test")
@@ -48,6 +54,7 @@ def silence_clips(count: int) -> list[Clip]:
 
 SETS: dict[str, Callable[[int], list[Clip]]] = {
     "heldout": heldout_clips,
+    "heldout-clean": clean_clips,
     "human": human_clips,
     "silence": silence_clips,
 }
@@ -79,7 +86,7 @@ def with_stapes(model: Path, weights: str) -> Transcriber:
     import stapes
 
     network = stapes.load(model, weights=weights)
-    return lambda samples: str(network.transcribe(samples).text)
+    return lambda samples: str(network.transcribe(samples, sample_rate=RATE).text)
 
 
 RUNTIMES = {"transformers": with_transformers, "stapes": with_stapes}

@@ -45,7 +45,7 @@ class Plan:
     """All knobs of a run."""
 
     minutes: float = 80.0
-    frames_per_batch: int = 11000
+    frames_per_batch: int = 7500
     peak_lr: float = 1.2e-3
     final_lr: float = 1e-5
     warmup_steps: int = 300
