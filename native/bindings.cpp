@@ -179,6 +179,21 @@ void unpack_row(Engine& engine, const PyMatrix& matrix, size_t row,
     engine.kernels().unpack_row(m.format, m.data, m.in, row, y.data());
 }
 
+// The sum of an array on all threads, in parts of 256 KB.
+double stream_sum(Engine& engine, Floats array) {
+    constexpr size_t kPart = 1 << 16;
+    nb::gil_scoped_release release;
+    auto lock = engine.lock();
+    std::vector<double> sums(size_t(engine.pool().threads()), 0.0);
+    engine.pool().parallel(array.size() / kPart, 4, [&](size_t first, size_t last, int t) {
+        sums[size_t(t)] +=
+            double(engine.kernels().stream_sum(array.data() + first * kPart, (last - first) * kPart));
+    });
+    double total = 0;
+    for (double sum : sums) total += sum;
+    return total;
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -192,6 +207,8 @@ NB_MODULE(_native, m) {
           nb::arg("packed").noconvert());
     m.def("unpack_row", &unpack_row, nb::arg("engine"), nb::arg("matrix"), nb::arg("row"),
           nb::arg("y").noconvert());
+    m.def("stream_sum", &stream_sum, nb::arg("engine"), nb::arg("array"),
+          "Sum of an array but for a tail, to measure the speed of memory.");
     m.attr("PAGE_POSITIONS") = kPagePositions;
 
     nb::class_<Engine>(m, "Engine")

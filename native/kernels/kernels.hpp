@@ -119,6 +119,9 @@ struct Kernels {
     void (*store_key)(KvType type, const float* x, size_t head_dim, void* tile, size_t lane);
     void (*store_value)(KvType type, const float* x, size_t head_dim, void* row);
     void (*attend)(const AttendJob& job);
+
+    // Sum of x[n] but for a tail; for measuring the speed of memory.
+    float (*stream_sum)(const float* x, size_t n);
 };
 
 const Kernels& portable_kernels();

@@ -21,6 +21,19 @@ STAPES_INLINE void store_tail(float* p, VF a, size_t n) {
     memcpy(p, padded, n * sizeof(float));
 }
 
+// The sum of a large array, read as fast as memory gives it: what a benchmark compares with.
+static float stream_sum(const float* x, size_t n) {
+    VF sums[8];
+    for (VF& sum : sums) sum = vf_zero();
+    for (size_t i = 0; i + 8 * kLanes <= n; i += 8 * kLanes) {
+        prefetch(x + i + 1024);
+        prefetch(x + i + 1024 + 16);
+        for (int j = 0; j < 8; ++j) sums[j] = vf_add(sums[j], vf_load(x + i + j * kLanes));
+    }
+    for (int j = 1; j < 8; ++j) sums[0] = vf_add(sums[0], sums[j]);
+    return vf_sum(sums[0]);
+}
+
 template <class F>
 STAPES_INLINE void map1(const float* x, size_t n, float* y, const F& f) {
     size_t i = 0;

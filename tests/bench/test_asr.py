@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from stapes.bench import asr as bench_asr
 from stapes.bench.asr import AsrBench, build, median_figures, noise, run_once
 from stapes.bench.synthetic import SYNTHETIC, RandomTensors
-from stapes.cli.bench import SYNTHETIC_NAMES
+from stapes.cli.bench_options import SYNTHETIC_NAMES
 from stapes.cli.root import root
 from stapes.models.qwen3_asr.config import EncoderSpec, Qwen3AsrConfig
 from stapes.models.qwen3_asr.networks import expected_tensors

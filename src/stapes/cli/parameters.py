@@ -21,6 +21,14 @@ model_option = click.option(
     help="Name of a bundled model, or a folder with a Qwen3-ASR checkpoint.",
 )
 
+threads_option = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="what the CPU affinity and quota allow",
+    help="Worker threads.",
+)
+
 _RUNTIME = (
     click.option(
         "--weights",
@@ -36,13 +44,7 @@ _RUNTIME = (
         show_default=True,
         help="Format of the KV cache.",
     ),
-    click.option(
-        "--threads",
-        type=click.IntRange(min=1),
-        metavar="N",
-        show_default="what the CPU affinity and quota allow",
-        help="Worker threads.",
-    ),
+    threads_option,
 )
 
 

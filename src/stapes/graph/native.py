@@ -12,6 +12,8 @@ from stapes.graph.plan import Op, Plan, View
 from stapes.graph.trace import NO_TRACE, NoTracer
 
 Engine = _native.Engine
+stream_sum = _native.stream_sum
+instruction_sets = _native.instruction_sets
 
 
 class NativeExecutor:

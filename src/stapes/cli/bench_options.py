@@ -1,0 +1,47 @@
+"""Options and output that the benchmarks share."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+#: Kept here, since --help must not import what knows the sizes; a test compares the two.
+SYNTHETIC_NAMES = ("qwen3-asr-0.6b", "qwen3-asr-1.7b")
+
+synthetic_option = click.option(
+    "--synthetic",
+    type=click.Choice(SYNTHETIC_NAMES),
+    default=SYNTHETIC_NAMES[0],
+    show_default=True,
+    help="Size of the model, built with random weights in memory.",
+)
+rounds_option = click.option(
+    "--rounds",
+    type=click.IntRange(min=1, max=100),
+    default=3,
+    show_default=True,
+    help="Rounds; figures are their medians.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the JSON object only.")
+
+
+def show(result: dict[str, object], as_json: bool) -> None:
+    """Print a table, unless only the JSON object is wanted, and the object on the last line."""
+    if not as_json:
+        for name, value in result.items():
+            _show_entry(name, value)
+    click.echo(json.dumps(result))
+
+
+def _show_entry(name: str, value: object) -> None:
+    if isinstance(value, dict):
+        for key, figures in value.items():
+            shown = ", ".join(f"{k} {v}" for k, v in figures.items())
+            click.echo(f"{name + ' ' + str(key):24} {shown}")
+    elif isinstance(value, list) and value:
+        click.echo("  ".join(f"{column:>14}" for column in value[0]))
+        for row in value:
+            click.echo("  ".join(f"{cell!s:>14}" for cell in row.values()))
+    else:
+        click.echo(f"{name:24} {value}")
