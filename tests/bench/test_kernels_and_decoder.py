@@ -34,7 +34,7 @@ def test_kernels_gives_a_row_for_every_format_and_number_of_rows():
     for row in rows:
         assert (row["out"], row["in"]) == (960, 640)
         flops = 2 * row["rows"] * 960 * 640
-        assert row["gflops"] == pytest.approx(flops / row["ms"] / 1e6, rel=0.02)
+        assert row["gflops"] == pytest.approx(flops / row["ms"] / 1e6, rel=0.05)
     assert figures["streaming_read_gb_s"] > 0
     assert figures["sgemm_gflops"] > 0
 
@@ -51,7 +51,7 @@ def test_decoder_counts_what_it_ran(small):  # noqa: F811
         *("--threads", "1"),
     )
     assert (figures["positions"], figures["batch"], figures["prefill_rows"]) == (20, 3, 30)
-    assert figures["tokens_per_s"] == pytest.approx(3000 / figures["step_ms"], rel=0.02)
+    assert figures["tokens_per_s"] == pytest.approx(3000 / figures["step_ms"], rel=0.05)
     assert 0 <= figures["outside_kernels_share"] < 1
     assert figures["share_of_read"] > 0
     assert figures["share_of_sgemm"] > 0

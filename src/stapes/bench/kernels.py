@@ -111,7 +111,7 @@ def _row(
         "in": bench.in_features,
         "ms": round(seconds * 1e3, 4),
         "gb_s": round(gb_s, 2),
-        "gflops": round(gflops, 1),
+        "gflops": round(gflops, 2),
         "share_of_read": round(gb_s / read_gb_s, 3),
         "share_of_sgemm": round(gflops / sgemm_gflops, 3),
     }
