@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType
@@ -111,6 +113,20 @@ def test_tensors_of_more_than_one_chunk(format: str) -> None:
     assert 16 <= part.row_chunk(16) < 1000
     packed = packer(format).pack("t", part)
     np.testing.assert_array_equal(packed.data, pack_reference(part.to_f32(), format).data)
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q5_0"])
+def test_packing_needs_little_more_memory_than_its_result(kind: str) -> None:
+    rows = 100_000
+    stored = np.tile(quantize(normal(16, 64), GGMLQuantizationType[kind]), (rows // 16, 1))
+    part = tensor(stored, kind, 64)
+    tracemalloc.start()
+    try:
+        packed = packer().pack("t", part)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert packed.nbytes <= peak < packed.nbytes + 8_000_000 < rows * 64 * 4
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -14,6 +14,7 @@ from stapes.errors import CapacityError, ModelError
 from stapes.graph import Engine, NativeExecutor
 from stapes.models.qwen_text.chat_template import read_chat_template
 from stapes.models.qwen_text.config import read_config
+from stapes.models.tied_head import check_tied_head
 from stapes.options import RuntimeOptions
 from stapes.system import default_threads
 from stapes.tensors import check_tensors, open_safetensors
@@ -65,6 +66,7 @@ def _load_folder(folder: Path, options: RuntimeOptions) -> TextModel:
     ignored = (spec.names.lm_head,) if spec.tie_word_embeddings else ()
     with open_safetensors(folder) as store:
         check_tensors(store, expected_tensors(spec), ignored=ignored)
+        check_tied_head(store, spec)
         decoder = _build(spec, store, options)
     template = read_chat_template(folder)
     return TextModel(decoder, tokenizer, template, (), time.perf_counter() - started)
