@@ -92,6 +92,7 @@ constexpr size_t kLinearScratchFloats = 512 * kTile + 192 * kTile + 64 * kTile +
 
 struct Kernels {
     const char* name;
+    bool reads_words;  // of quantised rows; else the bytes alone
 
     // Tiles [first, last) of a linear layer, for all rows of the job.
     void (*linear_tiles)(const LinearJob& job, size_t first, size_t last, float* scratch);

@@ -7,6 +7,12 @@
 // so the few-row paths, which read packed weights directly, and the many-row paths, which widen a
 // slice of them first, give the same bits.
 
+#if defined(STAPES_BYTE_DOTS)
+constexpr bool kReadsWords = false;
+#else
+constexpr bool kReadsWords = true;
+#endif
+
 constexpr int kParts = kTile / kLanes;  // vectors that hold the outputs of a tile
 constexpr size_t kFewWordRows = 8;      // up to here f32 and bf16 weights are read directly
 constexpr size_t kRowBlock = 192;       // rows whose running sums are kept in scratch

@@ -1,0 +1,121 @@
+// conv2d: unfolding, and a matrix in packed tiles.
+#include <cstring>
+#include <optional>
+
+#include "linear_job.hpp"
+
+namespace stapes {
+
+namespace {
+
+constexpr size_t kConvRows = 96;  // output pixels unfolded at a time
+
+// conv2d: x is `per_row` pixels [height * width] of `channels`; matrix [out, 9 * channels] with its
+// inputs in the order (row, column, channel); 3x3, stride 2, padding 1.
+// ints: activation, height, width
+struct Conv {
+    size_t height, width, channels, out_height, out_width;
+    Conv(const Op& op)
+        : height(size_t(op.ints[1])),
+          width(size_t(op.ints[2])),
+          channels(op.inputs[0].width),
+          out_height((height + 1) / 2),
+          out_width((width + 1) / 2) {}
+
+    // What the nine pixels around output pixel `pixel` hold, `count` values each, `stride` apart in
+    // the image; zeros outside of it.
+    template <class T>
+    void unfold(const T* image, size_t stride, size_t count, size_t pixel, T* patch) const {
+        for (size_t i = 0; i < 3; ++i) {
+            for (size_t j = 0; j < 3; ++j, patch += count) {
+                size_t y = pixel / out_width * 2 + i, x = pixel % out_width * 2 + j;  // from -1
+                if (!y || !x || y > height || x > width)
+                    std::memset(patch, 0, count * sizeof(T));
+                else
+                    std::memcpy(patch, image + ((y - 1) * width + x - 1) * stride,
+                                count * sizeof(T));
+            }
+        }
+    }
+
+    // The same for pixels that are quantised already: whole blocks of channels keep their scales.
+    void unfold(const Quantized& image, size_t first, size_t pixel, const Quantized& patches,
+                size_t r, bool with_words) const {
+        const size_t n = image.blocks, from = first * image.stride, block = first * n;
+        unfold(image.bytes + from, image.stride, channels, pixel,
+               patches.bytes + r * patches.stride);
+        unfold(image.sums + block, n, n, pixel, patches.sums + r * patches.blocks);
+        unfold(image.scales + block, n, n, pixel, patches.scales + r * patches.blocks);
+        if (with_words)
+            unfold(image.words + from, image.stride, channels, pixel,
+                   patches.words + r * patches.stride);
+    }
+};
+
+void check_conv2d(const Plan& plan, const Op& op) {
+    need(op, op.ints[1] > 0 && op.ints[2] > 0 && op.ints[1] < 65536 && op.ints[2] < 65536,
+         "no such image");
+    Conv conv(op);
+    need(op, plan.buffer(op.inputs[0]).dim == plan.buffer(op.output).dim &&
+                 op.inputs[0].per_row == conv.height * conv.width &&
+                 op.output.per_row == conv.out_height * conv.out_width,
+         "operands differ in their rows");
+    need(op, plan.matrix(op, 0).in == 9 * conv.channels, "the matrix does not fit the input");
+    check_epilogue(plan, op, 0);
+}
+
+// All pixels of x quantised, each on its own: nine output pixels at most read one. Empty when a block
+// of 32 inputs would span two pixels, and when the format takes f32 activations.
+std::optional<Quantized> quantize_pixels(const Op& op, const Frame& frame, const Conv& conv) {
+    const View& x = op.inputs[0];
+    Engine& engine = frame.engine;
+    if (!is_quantized(frame.plan.matrix(op, 0).format) || conv.channels % kBlock) return {};
+    const size_t rows = frame.rows(x);
+    Quantized pixels(engine.activations(Quantized::size(rows, conv.channels)), rows, conv.channels);
+    engine.pool().parallel(rows, 64, [&](size_t first, size_t last, int) {
+        for (size_t r = first; r < last; ++r)
+            pixels.row(engine.kernels(), frame.row(x, r), conv.channels, r);
+    });
+    return pixels;
+}
+
+void run_conv2d(const Op& op, const Frame& frame) {
+    const Matrix& w = frame.plan.matrix(op, 0);
+    const View& x = op.inputs[0];
+    const Conv conv(op);
+    const Kernels& kernels = frame.engine.kernels();
+    const size_t pixels = op.output.per_row;
+    const std::optional<Quantized> image = quantize_pixels(op, frame, conv);
+    size_t patch_bytes = round_up(kConvRows * w.in * sizeof(float), 64);
+    size_t linear_bytes = round_up(kLinearScratchFloats * sizeof(float), 64);
+    auto scratch = frame.engine.per_thread(patch_bytes + linear_bytes +
+                                           Quantized::size(kConvRows, w.in));
+    frame.engine.pool().parallel(frame.rows(op.output), kConvRows, [&](size_t first, size_t last,
+                                                                       int t) {
+        float* patches = scratch.of(t);
+        float* linear = patches + patch_bytes / sizeof(float);
+        Quantized quantized(linear + linear_bytes / sizeof(float), kConvRows, w.in);
+        LinearJob job = job_for(w, op, frame, 0);
+        job.rows = last - first;
+        job.x = patches, job.x_stride = w.in;
+        job.y = frame.row_out(op.output, first);
+        for (size_t r = first; r < last; ++r) {
+            const size_t origin = r / pixels * x.per_row;
+            float* patch = patches + (r - first) * w.in;
+            if (image) {
+                conv.unfold(*image, origin, r % pixels, quantized, r - first, kernels.reads_words);
+                continue;
+            }
+            conv.unfold(frame.row(x, origin), x.stride, conv.channels, r % pixels, patch);
+            if (is_quantized(w.format)) quantized.row(kernels, patch, w.in, r - first);
+        }
+        job.xq = quantized.rows();
+        kernels.linear_tiles(job, 0, ceil_div(w.out, kTile), linear);
+    });
+}
+
+}  // namespace
+
+const OpKind kConv2d{"conv2d", 1, 0, 1, 1, 3, 0, check_conv2d, nullptr, run_conv2d};
+
+}  // namespace stapes
