@@ -178,6 +178,8 @@ CONV_SHAPES = (
     (5, 7, 8, 17),
     (8, 3, 3, 100),
     (4, 6, 33, 16),
+    (5, 6, 32, 24),  # whole blocks of channels: pixels are quantised once
+    (7, 4, 64, 40),
 )
 
 
