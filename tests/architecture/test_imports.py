@@ -39,7 +39,10 @@ NATIVE = {"graph", "weights"}
 FAMILIES = {folder.name for folder in (ROOT / "src/stapes/models").iterdir() if folder.is_dir()}
 
 # A benchmark runs what it is compared with, when that is there.
-OPTIONAL = {"stapes.bench.versus": {"torch", "transformers"}}
+OPTIONAL = {
+    "stapes.bench.versus": {"torch", "transformers"},
+    "stapes.bench.versus_ggml": {"libggml"},
+}
 
 
 def allowed(importer: str, imported: str) -> bool:

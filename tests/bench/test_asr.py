@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from stapes.options import RuntimeOptions
 FIELDS = [
     *("bench", "synthetic", "seconds", "tokens", "weights", "threads", "load_s", "mel_s"),
     *("encode_s", "prefill_s", "decode_ms_per_token", "total_s", "rtf", "peak_rss_mb"),
+    *("encode_gflop", "encode_share_of_sgemm", "prefill_rows", "prefill_gflop"),
+    *("prefill_share_of_sgemm", "sgemm_gflops"),
 ]
 
 
@@ -57,7 +60,26 @@ def test_the_last_line_is_the_json_object_with_its_fields(small):
     assert list(figures) == FIELDS
     assert (figures["seconds"], figures["tokens"], figures["threads"]) == (2.0, 5, 1)
     assert figures["rtf"] == pytest.approx(figures["total_s"] / 2, abs=1e-3)
+    assert figures["prefill_rows"] == 9 + 26 + 6
+    assert figures["encode_share_of_sgemm"] > 0
+    assert figures["prefill_share_of_sgemm"] > 0
     assert re.search(r"^decode_ms_per_token +[\d.]+$", output, re.M)
+
+
+def test_a_peer_runs_in_the_same_rounds(small):
+    class Peer:
+        name = "peer"
+        lengths: ClassVar[list[int]] = []
+
+        def run(self, samples):
+            self.lengths.append(samples.size)
+            return 100.0
+
+    bench = AsrBench("qwen3-asr-0.6b", 2.0, 3, RuntimeOptions("q8"))
+    figures = bench_asr.run(bench, 2, lambda given: Peer())
+    assert Peer.lengths == [16000, 32000, 32000]
+    assert figures["versus"]["peer"]["total_s"] == 100.0
+    assert figures["versus"]["peer"]["ratio"] == pytest.approx(100 / figures["total_s"], rel=0.5)
 
 
 def test_json_prints_nothing_else(small):

@@ -16,13 +16,17 @@ from stapes.errors import RequestError
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(measure, "_READ_BYTES", 1 << 23)
-    monkeypatch.setattr(kernels, "_ROTATE_BYTES", 1 << 20)
+    monkeypatch.setattr(kernels, "ROTATE_BYTES", 1 << 20)
+
+
+def invoke(*arguments: str):
+    result = CliRunner().invoke(root, ["bench", *arguments, "--rounds", "2"])
+    assert result.exit_code == 0, result.output
+    return result
 
 
 def run(*arguments: str) -> dict[str, object]:
-    result = CliRunner().invoke(root, ["bench", *arguments, "--rounds", "2"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.output.splitlines()[-1])
+    return json.loads(invoke(*arguments).stdout.splitlines()[-1])
 
 
 def test_kernels_gives_a_row_for_every_format_and_number_of_rows():
@@ -37,6 +41,29 @@ def test_kernels_gives_a_row_for_every_format_and_number_of_rows():
         assert row["gflops"] == pytest.approx(flops / row["ms"] / 1e6, rel=0.05)
     assert figures["streaming_read_gb_s"] > 0
     assert figures["sgemm_gflops"] > 0
+    assert "versus" not in figures
+
+
+def test_kernels_beside_numpy():
+    figures = run(
+        *("kernels", "--versus", "numpy", "--format", "q8", "--format", "q4"),
+        *("--rows", "3", "--out", "640", "--in", "640"),
+    )
+    peer = figures["versus"]["numpy"]
+    assert peer["weights"] == "f32"
+    assert [row["format"] for row in peer["linear"]] == ["q8", "q4"]
+    for theirs, ours in zip(peer["linear"], figures["linear"], strict=True):
+        assert theirs["ratio"] == pytest.approx(theirs["ms"] / ours["ms"], rel=0.02)
+        assert list(theirs) == [*ours, "ratio"]
+
+
+def test_the_layers_that_are_timed_are_the_same():
+    bench = kernels.KernelBench(48, 64, threads=1)
+    engine = kernels.Engine(1)
+    ours = kernels.OurLayers(engine, "f32", bench, kernels.NO_TRACE)
+    expected = bench.inputs(5) @ bench.matrix().T
+    assert ours.runner(5)()["y"] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    assert ours.copies * ours.nbytes >= 1 << 20
 
 
 def test_an_unknown_instruction_set_is_refused():
@@ -46,12 +73,27 @@ def test_an_unknown_instruction_set_is_refused():
 
 
 def test_decoder_counts_what_it_ran(small):  # noqa: F811
-    figures = run(
+    result = invoke(
         *("decoder", "--positions", "20", "--batch", "3", "--prefill-rows", "30"),
         *("--threads", "1"),
     )
+    figures = json.loads(result.stdout.splitlines()[-1])
     assert (figures["positions"], figures["batch"], figures["prefill_rows"]) == (20, 3, 30)
     assert figures["tokens_per_s"] == pytest.approx(3000 / figures["step_ms"], rel=0.05)
     assert 0 <= figures["outside_kernels_share"] < 1
-    assert figures["share_of_read"] > 0
-    assert figures["share_of_sgemm"] > 0
+    assert 0 < figures["attention_ms"] < figures["step_ms"]
+    for share in ("share_of_read", "attention_share_of_read", "share_of_sgemm", "speedup_over_one"):
+        assert figures[share] > 0, share
+    assert "Sequence 3 of 3: 0 of 20 positions" in result.stderr
+
+
+def test_one_sequence_has_no_speedup(small):  # noqa: F811
+    assert "speedup_over_one" not in run("decoder", "--positions", "5", "--prefill-rows", "5")
+
+
+@pytest.mark.parametrize("arguments", [("kernels", "--rows", "1"), ("decoder", "--positions", "3")])
+def test_a_trace_of_the_measured_runs(small, tmp_path, arguments):  # noqa: F811
+    path = tmp_path / "trace.json"
+    run(*arguments, "--trace", str(path))
+    kinds = {event["name"] for event in json.loads(path.read_text())["traceEvents"]}
+    assert "linear" in kinds

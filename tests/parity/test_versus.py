@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from bench.test_asr import small  # noqa: F401  (a fixture)
 from stapes.audio import log_mel
 from stapes.bench.asr import AsrBench, build, noise, prompt_ids
+from stapes.bench.decoder import STEPS, DecoderBench
 from stapes.bench.versus import TransformersAsr
+from stapes.bench.versus_decoder import TransformersDecoder
+from stapes.cli.root import root
 from stapes.decoder import GenerateOptions, Injection, Prompt, generate
 from stapes.options import RuntimeOptions
 
@@ -34,3 +40,28 @@ def test_transformers_gives_the_ids_that_we_give(small, monkeypatch):  # noqa: F
     prompt = Prompt(ids, Injection(embeddings, positions))
     ours = generate(networks.decoder.new_session(), prompt, GenerateOptions(12))
     assert made[0][0, len(ids) :].tolist() == list(ours.token_ids)
+
+
+def test_the_decoder_bench_decodes_the_same_ids_there(small):  # noqa: F811
+    bench = DecoderBench("qwen3-asr-0.6b", 20, 2, 30, RuntimeOptions("f32", "f32"), 1)
+    peer = TransformersDecoder(bench)
+    first, again = peer.steps(), peer.steps()
+    assert np.array_equal(first, again)
+
+    decoder = build(AsrBench("qwen3-asr-0.6b", 1.0, 1, bench.runtime))[0].decoder
+    for ids, start, theirs in zip(bench.ids(2, 20), bench.ids(1, 2)[0], first, strict=True):
+        prompt = Prompt([*ids.tolist(), int(start)])
+        ours = generate(decoder.new_session(), prompt, GenerateOptions(STEPS))
+        assert list(ours.token_ids) == theirs.tolist()
+    prompt = Prompt(bench.ids(1, 30)[0].tolist())
+    ours = generate(decoder.new_session(), prompt, GenerateOptions(1))
+    assert list(ours.token_ids) == [peer.prefill()]
+
+
+def test_the_command_compares_them(small):  # noqa: F811
+    arguments = ["--positions", "9", "--prefill-rows", "9", "--versus", "transformers"]
+    result = CliRunner().invoke(root, ["bench", "decoder", "--rounds", "1", *arguments])
+    assert result.exit_code == 0, result.exception
+    peer = json.loads(result.stdout.splitlines()[-1])["versus"]["transformers"]
+    assert set(peer) == {"tokens_per_s", "ratio", "prefill_rows_per_s", "prefill_ratio"}
+    assert all(value > 0 for value in peer.values())

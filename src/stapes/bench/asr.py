@@ -5,15 +5,20 @@ from __future__ import annotations
 import resource
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE, log_mel
+from stapes.bench.measure import Sgemm, seconds_of
 from stapes.bench.synthetic import SYNTHETIC, RandomTensors
+from stapes.bench.work import encode_flops, prefill_flops
 from stapes.decoder import GenerateOptions, Injection, Prompt, generate
 from stapes.graph import NO_TRACE, NoTracer
+from stapes.models.qwen3_asr.encoder import audio_tokens
 from stapes.models.qwen3_asr.networks import Networks, build_networks
 from stapes.options import RuntimeOptions
 from stapes.system import default_threads
@@ -21,6 +26,8 @@ from stapes.system import default_threads
 # Ids around the audio in a prompt with an empty context.
 PROMPT_START = (151644, 8948, 198, 151645, 198, 151644, 872, 198, 151669)
 PROMPT_END = (151670, 151645, 198, 151644, 77091, 198)
+_SGEMM_SHAPE = (512, 3072, 1024)
+_SGEMM_TIMES = 5  # one of them takes too little time to be a measure
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,90 @@ def run_once(bench: AsrBench, networks: Networks, samples: NDArray[np.float32]) 
         decode_ms_per_token=1000 * result.decode_s / max(1, bench.tokens - 1),
         total_s=ended - started,
     )
+
+
+class Peer(Protocol):
+    """Another runtime that does the same work."""
+
+    name: str
+
+    def run(self, samples: NDArray[np.float32]) -> float:
+        """Seconds from samples to the last token."""
+        ...
+
+
+class _Rounds:
+    """What every round measured: a run, sgemm and the peer, in turn."""
+
+    def __init__(self, bench: AsrBench, networks: Networks, peer: Peer | None) -> None:
+        self._bench, self._networks, self._peer = bench, networks, peer
+        self._samples = noise(bench.seconds)
+        self.sgemm = Sgemm(*_SGEMM_SHAPE)
+        self.ours: list[AsrFigures] = []
+        self.sgemm_s: list[float] = []
+        self.theirs: list[float] = []
+
+    def warm_up(self) -> None:
+        """The first run pays for memory that later ones find."""
+        short = self._samples[:SAMPLE_RATE]
+        if self._peer:
+            self._peer.run(short)
+        run_once(self._bench, self._networks, short)
+        self._multiply()
+
+    def measure(self) -> None:
+        """One round."""
+        self.ours.append(run_once(self._bench, self._networks, self._samples))
+        self.sgemm_s.append(seconds_of(self._multiply) / _SGEMM_TIMES)
+        if self._peer:
+            self.theirs.append(self._peer.run(self._samples))
+
+    def _multiply(self) -> None:
+        for _ in range(_SGEMM_TIMES):
+            self.sgemm()
+
+    def shares_of_sgemm(self) -> dict[str, float]:
+        """The work of the encoder and the prefill, and their speed as a share of sgemm's."""
+        config = SYNTHETIC[self._bench.synthetic]
+        frames = log_mel(self._samples, config.encoder.num_mel_bins).shape[0]
+        rows = len(prompt_ids(audio_tokens(frames), config.audio_token_id))
+        encode, prefill = encode_flops(config.encoder, frames), prefill_flops(config.decoder, rows)
+        limits = [self.sgemm.gflops(seconds) * 1e9 for seconds in self.sgemm_s]
+        encoded = [encode / o.encode_s / most for o, most in zip(self.ours, limits, strict=True)]
+        filled = [prefill / o.prefill_s / most for o, most in zip(self.ours, limits, strict=True)]
+        return {
+            "encode_gflop": round(encode / 1e9, 3),
+            "encode_share_of_sgemm": round(statistics.median(encoded), 3),
+            "prefill_rows": rows,
+            "prefill_gflop": round(prefill / 1e9, 3),
+            "prefill_share_of_sgemm": round(statistics.median(filled), 3),
+            "sgemm_gflops": round(statistics.median(limits) / 1e9, 1),
+        }
+
+    def versus(self) -> dict[str, float]:
+        """The peer's time, and how many times as long as ours it was."""
+        pairs = zip(self.ours, self.theirs, strict=True)
+        return {
+            "total_s": round(statistics.median(self.theirs), 3),
+            "ratio": round(statistics.median(there / here.total_s for here, there in pairs), 3),
+        }
+
+
+def run(
+    bench: AsrBench,
+    rounds: int,
+    make_peer: Callable[[AsrBench], Peer] | None = None,
+    tracer: NoTracer = NO_TRACE,
+) -> dict[str, object]:
+    """The figures of so many rounds, medians all of them."""
+    networks, load_s = build(bench, tracer)
+    peer = make_peer(bench) if make_peer else None
+    measured = _Rounds(bench, networks, peer)
+    measured.warm_up()
+    for _ in range(rounds):
+        measured.measure()
+    result = report(bench, median_figures(measured.ours), load_s) | measured.shares_of_sgemm()
+    return result | ({"versus": {peer.name: measured.versus()}} if peer else {})
 
 
 def median_figures(runs: list[AsrFigures]) -> AsrFigures:

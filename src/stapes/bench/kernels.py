@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from stapes.bench.measure import Sgemm, StreamingRead, in_turn
 from stapes.errors import RequestError
-from stapes.graph import Engine, GraphBuilder, NativeExecutor
+from stapes.graph import NO_TRACE, Engine, GraphBuilder, NativeExecutor, NoTracer
 from stapes.graph.native import instruction_sets
 from stapes.options import WEIGHT_FORMATS
 from stapes.system import default_threads
 from stapes.weights import MatrixPacker, PackedMatrix
 
-_ROTATE_BYTES = 120_000_000  # weights are read from memory, not from a cache
+ROTATE_BYTES = 120_000_000  # weights are read from memory, not from a cache
 _SGEMM_ROWS = 512
 
 
@@ -31,27 +32,70 @@ class KernelBench:
     instruction_set: str = "auto"
     rounds: int = 5
 
+    def copies(self, nbytes: int) -> int:
+        """Copies of a layer of so many bytes that leave no cache warm when all are run."""
+        return max(2, -(-ROTATE_BYTES // nbytes))
 
-class _Layers:
-    """Copies of one layer, enough that rotating over them leaves no cache warm."""
+    def matrix(self) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+        """The layer's weights [out, in], the same each time."""
+        shape = (self.out_features, self.in_features)
+        return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
 
-    def __init__(self, engine: Engine, format: str, bench: KernelBench) -> None:
-        rng = np.random.default_rng(0)
-        shape = (bench.out_features, bench.in_features)
-        packed = MatrixPacker(engine, format).pack(
-            "layer", rng.standard_normal(shape, dtype=np.float32)
-        )
+    def inputs(self, rows: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+        """The layer's inputs [rows, in], the same each time."""
+        shape = (rows, self.in_features)
+        return np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+
+
+class Layers(Protocol):
+    """Copies of one layer in one format."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one copy's weights."""
+        ...
+
+    @property
+    def copies(self) -> int:
+        """Number of copies."""
+        ...
+
+    def runner(self, rows: int) -> Callable[[], object]:
+        """Runs every copy once, on `rows` rows."""
+        ...
+
+
+class Peer(Protocol):
+    """Another library that multiplies the same matrix."""
+
+    name: str
+
+    def about(self) -> dict[str, object]:
+        """What it is and how it was run."""
+        ...
+
+    def layers(self, format: str) -> Layers | None:
+        """Its layers to run beside ours in this format; None if it has none."""
+        ...
+
+
+class OurLayers:
+    """Layers of the native core."""
+
+    def __init__(self, engine: Engine, format: str, bench: KernelBench, tracer: NoTracer) -> None:
+        packed = MatrixPacker(engine, format).pack("layer", bench.matrix())
+        self._bench = bench
         self.nbytes = packed.nbytes
-        self.copies = max(2, -(-_ROTATE_BYTES // packed.nbytes))
+        self.copies = bench.copies(packed.nbytes)
         g = GraphBuilder("rows")
         x = g.input("x", "rows", bench.in_features)
         outputs = [g.linear(x, _copy(packed)) for _ in range(self.copies)]
         g.output("y", outputs[-1])
-        self._executor = NativeExecutor(g.build(), engine)
+        self._executor = NativeExecutor(g.build(), engine, tracer)
 
-    def runner(self, rows: int, in_features: int) -> Callable[[], object]:
-        """Runs every copy once, on `rows` rows."""
-        x = np.random.default_rng(1).standard_normal((rows, in_features), dtype=np.float32)
+    def runner(self, rows: int) -> Callable[[], object]:
+        """See `Layers.runner`."""
+        x = self._bench.inputs(rows)
         return lambda: self._executor.run({"x": x})
 
 
@@ -59,59 +103,97 @@ def _copy(packed: PackedMatrix) -> PackedMatrix:
     return PackedMatrix(packed.format, packed.out_features, packed.in_features, packed.data.copy())
 
 
-def run(bench: KernelBench) -> dict[str, object]:
-    """The figures of all formats and rows; every one is timed in turn with read and sgemm."""
+class _Table:
+    """Rows of figures, and the machine's limits that were measured beside each."""
+
+    def __init__(self, bench: KernelBench, engine: Engine) -> None:
+        self._bench = bench
+        self._read = StreamingRead(engine)
+        self._sgemm = Sgemm(_SGEMM_ROWS, bench.out_features, bench.in_features)
+        self.reads: list[float] = []
+        self.products: list[float] = []
+
+    def measure(
+        self, format: str, rows: int, all_layers: Sequence[Layers]
+    ) -> list[dict[str, object]]:
+        """A row of figures of each of the layers, all timed in turn."""
+        works = [layers.runner(rows) for layers in all_layers]
+        read_s, sgemm_s, *seconds = in_turn([self._read, self._sgemm, *works], self._bench.rounds)
+        self.reads.append(self._read.gb_s(read_s))
+        self.products.append(self._sgemm.gflops(sgemm_s))
+        return [
+            self._row(format, rows, layers.nbytes, total_s / layers.copies)
+            for layers, total_s in zip(all_layers, seconds, strict=True)
+        ]
+
+    def _row(self, format: str, rows: int, nbytes: int, seconds: float) -> dict[str, object]:
+        bench = self._bench
+        gb_s = nbytes / seconds / 1e9
+        gflops = 2 * rows * bench.out_features * bench.in_features / seconds / 1e9
+        return {
+            "format": format,
+            "rows": rows,
+            "out": bench.out_features,
+            "in": bench.in_features,
+            "ms": round(seconds * 1e3, 4),
+            "gb_s": round(gb_s, 2),
+            "gflops": round(gflops, 2),
+            "share_of_read": round(gb_s / self.reads[-1], 3),
+            "share_of_sgemm": round(gflops / self.products[-1], 3),
+        }
+
+
+def run(
+    bench: KernelBench,
+    make_peers: Sequence[Callable[[KernelBench, int], Peer]] = (),
+    tracer: NoTracer = NO_TRACE,
+) -> dict[str, object]:
+    """The figures of all formats and rows; every one is timed in turn with read and sgemm.
+
+    A peer is made with the number of threads; it runs in the same rounds.
+    """
+    engine = _engine(bench)
+    peers = [make(bench, engine.threads) for make in make_peers]
+    table = _Table(bench, engine)
+    linear: list[dict[str, object]] = []
+    beside: dict[str, list[dict[str, object]]] = {peer.name: [] for peer in peers}
+    for format in bench.formats:
+        ours = OurLayers(engine, format, bench, tracer)
+        offered = {peer.name: peer.layers(format) for peer in peers}
+        theirs = {name: layers for name, layers in offered.items() if layers is not None}
+        for rows in bench.rows:
+            own, *others = table.measure(format, rows, [ours, *theirs.values()])
+            linear.append(own)
+            for name, other in zip(theirs, others, strict=True):
+                beside[name].append(_compared(other, own))
+    result = {
+        "bench": "kernels",
+        "threads": engine.threads,
+        "instruction_set": engine.instruction_set,
+        "streaming_read_gb_s": round(float(np.median(table.reads)), 2),
+        "sgemm_gflops": round(float(np.median(table.products)), 1),
+        "linear": linear,
+    }
+    if peers:
+        result["versus"] = {p.name: {**p.about(), "linear": beside[p.name]} for p in peers}
+    return result
+
+
+def _engine(bench: KernelBench) -> Engine:
     available = ("auto", *instruction_sets())
     if bench.instruction_set not in available:
         raise RequestError(
             f"The instruction set {bench.instruction_set!r} is not one of {', '.join(available)}, "
             "which this processor has."
         )
-    engine = Engine(bench.threads or default_threads(), bench.instruction_set)
-    read, sgemm = (
-        StreamingRead(engine),
-        Sgemm(_SGEMM_ROWS, bench.out_features, bench.in_features),
-    )
-    linear = []
-    reads, products = [], []
-    for format in bench.formats:
-        layers = _Layers(engine, format, bench)
-        for rows in bench.rows:
-            work = layers.runner(rows, bench.in_features)
-            read_s, sgemm_s, total_s = in_turn([read, sgemm, work], bench.rounds)
-            reads.append(read.gb_s(read_s))
-            products.append(sgemm.gflops(sgemm_s))
-            seconds = total_s / layers.copies
-            linear.append(_row(bench, format, rows, layers, seconds, reads[-1], products[-1]))
-    return {
-        "bench": "kernels",
-        "threads": engine.threads,
-        "instruction_set": engine.instruction_set,
-        "streaming_read_gb_s": round(float(np.median(reads)), 2),
-        "sgemm_gflops": round(float(np.median(products)), 1),
-        "linear": linear,
-    }
+    return Engine(bench.threads or default_threads(), bench.instruction_set)
 
 
-def _row(
-    bench: KernelBench,
-    format: str,
-    rows: int,
-    layers: _Layers,
-    seconds: float,
-    read_gb_s: float,
-    sgemm_gflops: float,
-) -> dict[str, object]:
-    gb_s = layers.nbytes / seconds / 1e9
-    gflops = 2 * rows * bench.out_features * bench.in_features / seconds / 1e9
-    return {
-        "format": format,
-        "rows": rows,
-        "out": bench.out_features,
-        "in": bench.in_features,
-        "ms": round(seconds * 1e3, 4),
-        "gb_s": round(gb_s, 2),
-        "gflops": round(gflops, 2),
-        "share_of_read": round(gb_s / read_gb_s, 3),
-        "share_of_sgemm": round(gflops / sgemm_gflops, 3),
-    }
+def _compared(other: dict[str, object], own: dict[str, object]) -> dict[str, object]:
+    """`ratio` is how many times as long the peer took as we did."""
+    return {**other, "ratio": round(_ms(other) / _ms(own), 3)}
+
+
+def _ms(row: dict[str, object]) -> float:
+    assert isinstance(row["ms"], float)
+    return row["ms"]

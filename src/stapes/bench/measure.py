@@ -21,15 +21,27 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def in_turn(works: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Median seconds of each piece of work, run one after another in every round.
+def _nothing() -> None:
+    pass
 
-    One round before them is not counted.
+
+def rounds_in_turn(
+    works: Sequence[Callable[[], object]], rounds: int, between: Callable[[], object] = _nothing
+) -> list[tuple[float, ...]]:
+    """Seconds of each piece of work in every round, in which one runs after another.
+
+    One round before them is not counted. `between` runs after every round, that one too, untimed.
     """
-    for work in works:
-        work()
-    runs = [[seconds_of(work) for work in works] for _ in range(rounds)]
-    return [statistics.median(column) for column in zip(*runs, strict=True)]
+    runs = []
+    for _ in range(rounds + 1):
+        runs.append([seconds_of(work) for work in works])
+        between()
+    return list(zip(*runs[1:], strict=True))
+
+
+def in_turn(works: Sequence[Callable[[], object]], rounds: int) -> list[float]:
+    """Median seconds of each piece of work; see `rounds_in_turn`."""
+    return [statistics.median(column) for column in rounds_in_turn(works, rounds)]
 
 
 class StreamingRead:

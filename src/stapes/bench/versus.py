@@ -16,20 +16,54 @@ from stapes.models.qwen3_asr.encoder import audio_tokens
 from stapes.system import default_threads
 
 
+def require_transformers(threads: int | None) -> tuple[Any, Any]:
+    """The modules torch, set to so many threads, and transformers."""
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise RequestError(
+            f"--versus transformers needs torch and transformers >= 5.13 ({error}): "
+            "pip install 'stapes[parity]'."
+        ) from None
+    torch.set_num_threads(threads or default_threads())
+    return torch, transformers
+
+
+def refresh_frequencies(model: Any) -> None:
+    """Compute RoPE's tables, which are not stored, in a model that was made without memory."""
+    for module in model.modules():
+        if hasattr(module, "inv_freq"):
+            fresh = type(module)(module.config)
+            module.inv_freq, module.original_inv_freq = fresh.inv_freq, fresh.inv_freq
+
+
+def text_config(config: Qwen3AsrConfig) -> dict[str, Any]:
+    """The decoder's sizes as transformers' Qwen3 names them."""
+    decoder = config.decoder
+    return {
+        "model_type": "qwen3",
+        "hidden_size": decoder.hidden_size,
+        "num_hidden_layers": decoder.num_hidden_layers,
+        "num_attention_heads": decoder.num_attention_heads,
+        "num_key_value_heads": decoder.num_key_value_heads,
+        "head_dim": decoder.head_dim,
+        "intermediate_size": decoder.intermediate_size,
+        "vocab_size": decoder.vocab_size,
+        "max_position_embeddings": decoder.max_position_embeddings,
+        "rms_norm_eps": decoder.rms_norm_eps,
+        "rope_parameters": {"rope_type": "default", "rope_theta": decoder.rope_theta},
+        "tie_word_embeddings": decoder.tie_word_embeddings,
+    }
+
+
 class TransformersAsr:
     """The same model and weights in transformers: f32 on the CPU, its default attention."""
 
+    name = "transformers"
+
     def __init__(self, bench: AsrBench) -> None:
-        try:
-            import torch
-            import transformers
-        except ImportError as error:
-            raise RequestError(
-                f"--versus transformers needs torch and transformers >= 5.13 ({error}): "
-                "pip install 'stapes[parity]'."
-            ) from None
-        self._torch = torch
-        torch.set_num_threads(bench.runtime.threads or default_threads())
+        self._torch, transformers = require_transformers(bench.runtime.threads)
         self._bench = bench
         self._config = SYNTHETIC[bench.synthetic]
         extractor: Any = transformers.Qwen3ASRFeatureExtractor
@@ -51,9 +85,7 @@ class TransformersAsr:
                     module.positional_embedding = (
                         module.compute_default_singular_positional_embedding()
                     )
-                if hasattr(module, "inv_freq"):
-                    fresh = type(module)(module.config)
-                    module.inv_freq, module.original_inv_freq = fresh.inv_freq, fresh.inv_freq
+        refresh_frequencies(model)
         return model.eval()
 
     def run(self, samples: NDArray[np.float32]) -> float:
@@ -82,22 +114,8 @@ class TransformersAsr:
 
 
 def _transformers_config(transformers: Any, config: Qwen3AsrConfig) -> Any:
-    encoder, decoder = config.encoder, config.decoder
     return transformers.Qwen3ASRConfig(
-        audio_config={"model_type": "qwen3_asr_encoder", "n_window": 50, **vars(encoder)},
-        text_config={
-            "model_type": "qwen3",
-            "hidden_size": decoder.hidden_size,
-            "num_hidden_layers": decoder.num_hidden_layers,
-            "num_attention_heads": decoder.num_attention_heads,
-            "num_key_value_heads": decoder.num_key_value_heads,
-            "head_dim": decoder.head_dim,
-            "intermediate_size": decoder.intermediate_size,
-            "vocab_size": decoder.vocab_size,
-            "max_position_embeddings": decoder.max_position_embeddings,
-            "rms_norm_eps": decoder.rms_norm_eps,
-            "rope_parameters": {"rope_type": "default", "rope_theta": decoder.rope_theta},
-            "tie_word_embeddings": decoder.tie_word_embeddings,
-        },
+        audio_config={"model_type": "qwen3_asr_encoder", "n_window": 50, **vars(config.encoder)},
+        text_config=text_config(config),
         audio_token_id=config.audio_token_id,
     )

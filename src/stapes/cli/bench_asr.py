@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,7 @@ from stapes.cli.tracing import tracing
 from stapes.options import RuntimeOptions
 
 if TYPE_CHECKING:
-    from stapes.bench.asr import AsrBench
-    from stapes.graph import Tracer
+    from stapes.bench.asr import AsrBench, Peer
 
 
 @click.command("asr")
@@ -54,41 +53,18 @@ def command(
     **runtime: object,
 ) -> None:
     """Transcribe noise with a full-size model: seconds of every stage, from mel to last token."""
-    from stapes.bench.asr import AsrBench
+    from stapes.bench.asr import AsrBench, run
+    from stapes.graph import NO_TRACE
 
     bench = AsrBench(synthetic, seconds, tokens, RuntimeOptions(**runtime))  # type: ignore[arg-type]
     with tracing(trace) as tracer:
-        result = _measure(bench, rounds, versus, tracer)
+        result = run(bench, rounds, _peer(versus), tracer or NO_TRACE)
     show(result, as_json)
 
 
-def _measure(
-    bench: AsrBench, rounds: int, versus: str | None, tracer: Tracer | None
-) -> dict[str, object]:
-    from stapes.bench.asr import build, median_figures, noise, report, run_once
-    from stapes.graph import NO_TRACE
+def _peer(versus: str | None) -> Callable[[AsrBench], Peer] | None:
+    if versus is None:
+        return None
+    from stapes.bench.versus import TransformersAsr
 
-    networks, load_s = build(bench, tracer or NO_TRACE)
-    samples = noise(bench.seconds)
-    peer = None
-    if versus:
-        from stapes.bench.versus import TransformersAsr
-
-        peer = TransformersAsr(bench)
-        peer.run(samples[:16000])
-    run_once(bench, networks, samples[:16000])  # the first run pays for memory that later ones find
-    ours, theirs = [], []
-    for _ in range(rounds):
-        ours.append(run_once(bench, networks, samples))
-        if peer:
-            theirs.append(peer.run(samples))
-    result = report(bench, median_figures(ours), load_s)
-    if peer:
-        ratios = [there / here.total_s for here, there in zip(ours, theirs, strict=True)]
-        result["versus"] = {
-            "transformers": {
-                "total_s": round(statistics.median(theirs), 3),
-                "ratio": round(statistics.median(ratios), 3),
-            }
-        }
-    return result
+    return TransformersAsr

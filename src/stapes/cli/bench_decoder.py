@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
+from stapes.cli import messages
 from stapes.cli.bench_options import json_option, rounds_option, show, synthetic_option
-from stapes.cli.parameters import runtime_options
+from stapes.cli.parameters import runtime_options, trace_option
+from stapes.cli.tracing import tracing
 from stapes.options import RuntimeOptions
+
+if TYPE_CHECKING:
+    from stapes.bench.decoder import DecoderBench, Peer
 
 
 @click.command("decoder")
@@ -34,6 +43,12 @@ from stapes.options import RuntimeOptions
 )
 @runtime_options
 @rounds_option
+@click.option(
+    "--versus",
+    type=click.Choice(["transformers"]),
+    help="Run the same work there too, in turn.",
+)
+@trace_option
 @json_option
 def command(
     synthetic: str,
@@ -41,11 +56,25 @@ def command(
     batch: int,
     prefill_rows: int,
     rounds: int,
+    versus: str | None,
+    trace: Path | None,
     as_json: bool,
     **runtime: object,
 ) -> None:
     """Decode steps and prefill of a full-size decoder, against memory and sgemm."""
     from stapes.bench.decoder import DecoderBench, run
+    from stapes.graph import NO_TRACE
 
     options = RuntimeOptions(**runtime)  # type: ignore[arg-type]
-    show(run(DecoderBench(synthetic, positions, batch, prefill_rows, options, rounds)), as_json)
+    bench = DecoderBench(synthetic, positions, batch, prefill_rows, options, rounds)
+    with tracing(trace) as tracer:
+        result = run(bench, _peer(versus), tracer or NO_TRACE, messages.note)
+    show(result, as_json)
+
+
+def _peer(versus: str | None) -> Callable[[DecoderBench], Peer] | None:
+    if versus is None:
+        return None
+    from stapes.bench.versus_decoder import TransformersDecoder
+
+    return TransformersDecoder

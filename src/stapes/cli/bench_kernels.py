@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from stapes.cli.bench_options import json_option, rounds_option, show
-from stapes.cli.parameters import threads_option
+from stapes.cli.parameters import threads_option, trace_option
+from stapes.cli.tracing import tracing
 from stapes.options import WEIGHT_FORMATS
+
+if TYPE_CHECKING:
+    from stapes.bench.kernels import KernelBench, Peer
 
 
 @click.command("kernels")
@@ -34,8 +42,15 @@ from stapes.options import WEIGHT_FORMATS
     show_default=True,
     help="avx512, avx2 or portable; auto takes the best that is there.",
 )
+@click.option(
+    "--versus",
+    type=click.Choice(["numpy", "ggml"]),
+    multiple=True,
+    help="Run the same layer there too, in turn; may be given several times.",
+)
 @threads_option
 @rounds_option
+@trace_option
 @json_option
 def command(
     formats: tuple[str, ...],
@@ -43,12 +58,28 @@ def command(
     out_features: int,
     in_features: int,
     instruction_set: str,
+    versus: tuple[str, ...],
     threads: int | None,
     rounds: int,
+    trace: Path | None,
     as_json: bool,
 ) -> None:
     """One linear layer in every format, as shares of the streaming read and of sgemm."""
     from stapes.bench.kernels import KernelBench, run
+    from stapes.graph import NO_TRACE
 
     bench = KernelBench(out_features, in_features, rows, formats, threads, instruction_set, rounds)
-    show(run(bench), as_json)
+    peers = [_peer(name) for name in dict.fromkeys(versus)]
+    with tracing(trace) as tracer:
+        result = run(bench, peers, tracer or NO_TRACE)
+    show(result, as_json)
+
+
+def _peer(name: str) -> Callable[[KernelBench, int], Peer]:
+    if name == "numpy":
+        from stapes.bench.versus_numpy import NumpyPeer
+
+        return NumpyPeer
+    from stapes.bench.versus_ggml import GgmlPeer
+
+    return GgmlPeer

@@ -36,12 +36,12 @@ def show(result: dict[str, object], as_json: bool) -> None:
 
 def _show_entry(name: str, value: object) -> None:
     if isinstance(value, dict):
-        for key, figures in value.items():
-            shown = ", ".join(f"{k} {v}" for k, v in figures.items())
-            click.echo(f"{name + ' ' + str(key):24} {shown}")
-    elif isinstance(value, list) and value:
+        for key, inner in value.items():
+            _show_entry(f"{name} {key}", inner)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        click.echo(name)
         click.echo("  ".join(f"{column:>14}" for column in value[0]))
         for row in value:
             click.echo("  ".join(f"{cell!s:>14}" for cell in row.values()))
     else:
-        click.echo(f"{name:24} {value}")
+        click.echo(f"{name:32} {value}")
