@@ -18,18 +18,22 @@ DEFAULT_MODEL = "tiny-en"
 def load(
     model: str | Path = DEFAULT_MODEL,
     *,
-    weights: WeightFormat = "q8",
+    weights: WeightFormat | None = None,
     kv: KvFormat = "f16",
     threads: int | None = None,
+    encoder_weights: WeightFormat | None = None,
     tracer: NoTracer | None = None,
 ) -> SpeechModel:
     """Load a model once, for any number of recordings.
 
     Args:
-        model: the name of a bundled model, or a folder with a checkpoint.
-        weights: format of the matrices in memory: f32, bf16 or q8.
+        model: the name of a bundled model, a folder with a checkpoint, or a converted file.
+        weights: format of the matrices in memory: f32, bf16, q8 or q4; None takes what a converted
+            file holds, and q8 for a checkpoint.
         kv: storage format of the KV cache: f16, f32 or bf16.
         threads: worker threads; None takes what the affinity mask and the CPU quota allow.
+        encoder_weights: format of the audio encoder's matrices; None takes that of the others, but
+            q8 for q4.
         tracer: a `stapes.graph.Tracer` that records where the time goes.
 
     Raises:
@@ -39,4 +43,11 @@ def load(
     """
     from stapes.models import registry
 
-    return registry.load(model, weights=weights, kv=kv, threads=threads, tracer=tracer)
+    return registry.load(
+        model,
+        weights=weights,
+        encoder_weights=encoder_weights,
+        kv=kv,
+        threads=threads,
+        tracer=tracer,
+    )

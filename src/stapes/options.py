@@ -31,19 +31,37 @@ class RuntimeOptions:
     """How a model is held and run.
 
     Attributes:
-        weights: format of the matrices in memory (norms and biases are always f32).
+        weights: format of the matrices in memory (norms and biases are always f32); None takes
+            what a converted file holds, and q8 where a checkpoint is packed.
         kv: storage format of the KV cache.
         threads: worker threads; None takes what the affinity mask and the CPU quota allow.
+        encoder_weights: format of an audio encoder's matrices; None takes that of the others, but
+            no fewer bits than q8, below which such encoders are known to drift.
     """
 
-    weights: WeightFormat = "q8"
+    weights: WeightFormat | None = None
     kv: KvFormat = "f16"
     threads: int | None = None
+    encoder_weights: WeightFormat | None = None
 
     def __post_init__(self) -> None:
-        _require_choice("weights", self.weights, WEIGHT_FORMATS)
+        for name in ("weights", "encoder_weights"):
+            if getattr(self, name) is not None:
+                _require_choice(name, getattr(self, name), WEIGHT_FORMATS)
         _require_choice("kv", self.kv, KV_FORMATS)
         _require_positive("threads", self.threads)
+
+    @property
+    def decoder_format(self) -> WeightFormat:
+        """What the decoder's matrices are packed as."""
+        return self.weights or "q8"
+
+    @property
+    def encoder_format(self) -> WeightFormat:
+        """What an audio encoder's matrices are packed as."""
+        if self.encoder_weights is not None:
+            return self.encoder_weights
+        return "q8" if self.decoder_format == "q4" else self.decoder_format
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ def test_load_delegates_to_the_registry(monkeypatch):
     registry = SimpleNamespace(load=lambda *args, **options: (args, options))
     monkeypatch.setitem(sys.modules, "stapes.models.registry", registry)
     monkeypatch.setattr(stapes.models, "registry", registry, raising=False)
-    given = stapes.load("folder", weights="bf16", kv="f32", threads=3)
-    assert given == (("folder",), {"weights": "bf16", "kv": "f32", "threads": 3, "tracer": None})
+    options = {"weights": "bf16", "encoder_weights": "q8", "kv": "f32", "threads": 3}
+    given = stapes.load("folder", **options)
+    assert given == (("folder",), options | {"tracer": None})
 
 
 def test_load_takes_the_runtime_options():

@@ -11,6 +11,8 @@ import pytest
 
 from stapes.errors import AudioError, CapacityError, ModelError, NumericError
 
+RUNTIME = ("weights", "encoder_weights", "kv", "threads", "tracer")
+
 
 def test_text_goes_to_stdout_one_recording_after_another(run, model):
     model.answers = {"b.wav": model.said("four\nfive"), "c.wav": model.said("")}
@@ -39,7 +41,7 @@ def test_the_model_is_loaded_once_and_first(run, model):
 def test_defaults_are_those_of_the_python_interface(run, model):
     run("transcribe", "a.wav")
     assert model.events == [
-        ("load", ("tiny-en", {"weights": "q8", "kv": "f16", "threads": None, "tracer": None})),
+        ("load", ("tiny-en", {**dict.fromkeys(RUNTIME), "kv": "f16"})),
         (
             "transcribe",
             (
@@ -53,11 +55,12 @@ def test_defaults_are_those_of_the_python_interface(run, model):
 def test_every_option_reaches_the_model(run, model):
     ran = run(
         *("transcribe", "--model", "folder", "--weights", "bf16", "--kv", "f32", "--threads", "3"),
+        *("--encoder-weights", "f32"),
         *("--language", "en", "--context", "Ada, Bob", "--max-new-tokens", "7", "a.wav"),
     )
     assert ran.code == 0
     (_, (name, loaded)), (_, (_, asked)) = model.events
-    runtime = {"weights": "bf16", "kv": "f32", "threads": 3, "tracer": None}
+    runtime = dict(zip(RUNTIME, ("bf16", "f32", "f32", 3, None), strict=True))
     assert (name, loaded) == ("folder", runtime)
     assert asked["language"] == "English"
     assert (asked["context"], asked["max_new_tokens"]) == ("Ada, Bob", 7)

@@ -315,7 +315,7 @@ def test_paths_that_are_no_model(tmp_path):
     with pytest.raises(ModelError, match="does not exist"):
         load(tmp_path / "absent")
     (tmp_path / "x.bin").write_bytes(b"nothing")
-    with pytest.raises(ModelError, match="is no GGUF file"):
+    with pytest.raises(ModelError, match="neither a converted model nor GGUF"):
         load(tmp_path / "x.bin")
     with pytest.raises(ModelError):
         load(tmp_path)

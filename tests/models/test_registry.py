@@ -84,7 +84,7 @@ def test_a_link_to_a_folder_is_a_folder(pristine: Path, tmp_path: Path):
     [
         {"weights": "q3"},
         {"weights": "F32"},
-        {"weights": None},
+        {"encoder_weights": "int8"},
         {"kv": "q8"},
         {"kv": "int8"},
         {"threads": 0},
@@ -106,4 +106,4 @@ def test_a_name_of_the_hub_that_cannot_be_fetched_says_so():
 
 def test_bundled_models_are_found_by_name():
     for name in registry.available():
-        assert registry.find_folder(name).is_dir()
+        assert registry.find_model(name).is_dir()

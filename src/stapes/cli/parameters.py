@@ -18,7 +18,7 @@ model_option = click.option(
     default=DEFAULT_MODEL,
     show_default=True,
     metavar="MODEL",
-    help="Name of a bundled model, or a folder with a Qwen3-ASR checkpoint.",
+    help="Name of a bundled model, a folder with a Qwen3-ASR checkpoint, or a converted file.",
 )
 
 threads_option = click.option(
@@ -29,24 +29,34 @@ threads_option = click.option(
     help="Worker threads.",
 )
 
-_RUNTIME = (
-    click.option(
+
+def _weights_option(default: str | None, shown: str) -> Callable[[Decorated], Decorated]:
+    return click.option(
         "--weights",
         type=click.Choice(WEIGHT_FORMATS),
-        default=RuntimeOptions.weights,
-        show_default=True,
+        default=default,
+        show_default=shown,
         help="Format of the matrices in memory.",
-    ),
-    click.option(
-        "--kv",
-        type=click.Choice(KV_FORMATS),
-        default=RuntimeOptions.kv,
-        show_default=True,
-        help="Format of the KV cache.",
-    ),
-    threads_option,
-)
+    )
 
+
+encoder_weights_option = click.option(
+    "--encoder-weights",
+    type=click.Choice(WEIGHT_FORMATS),
+    show_default="as --weights, but q8 for q4: audio encoders drift below 8 bits",
+    help="Format of the audio encoder's matrices.",
+)
+kv_option = click.option(
+    "--kv",
+    type=click.Choice(KV_FORMATS),
+    default=RuntimeOptions.kv,
+    show_default=True,
+    help="Format of the KV cache.",
+)
+#: Of what is packed here and now.
+packing_option = _weights_option("q8", "q8")
+#: Of a model that may have been packed before.
+weights_option = _weights_option(None, "q8, or what a converted file holds")
 
 trace_option = click.option(
     "--trace",
@@ -57,7 +67,10 @@ trace_option = click.option(
 
 
 def runtime_options(command: Decorated) -> Decorated:
-    """Add --weights, --kv and --threads, the fields of RuntimeOptions, in this order."""
-    for option in reversed(_RUNTIME):
-        command = option(command)
-    return command
+    """Add --weights, --kv and --threads, fields of RuntimeOptions, in this order."""
+    return packing_option(kv_option(threads_option(command)))
+
+
+def model_options(command: Decorated) -> Decorated:
+    """Add all fields of RuntimeOptions, for a model that may be a converted file."""
+    return weights_option(encoder_weights_option(kv_option(threads_option(command))))

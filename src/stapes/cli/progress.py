@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from rich.progress import Progress as Bar
+
     from stapes.models.interface import Progress
+
+BytesDone = Callable[[int], None]
 
 
 class Reporter(Protocol):
@@ -20,8 +24,16 @@ class Reporter(Protocol):
         """A model is being loaded."""
         ...
 
+    def converting(self, model: str) -> AbstractContextManager[None]:
+        """A model is being converted."""
+        ...
+
     def recording(self, file: str) -> AbstractContextManager[Progress | None]:
         """A recording is being transcribed; yields the callback for its progress."""
+        ...
+
+    def hashing(self, file: str, size: int) -> AbstractContextManager[BytesDone | None]:
+        """A file is being read; yields the callback for the bytes that have been."""
         ...
 
 
@@ -40,7 +52,17 @@ class SilentReporter:
         yield
 
     @contextmanager
+    def converting(self, model: str) -> Iterator[None]:
+        """Show nothing."""
+        yield
+
+    @contextmanager
     def recording(self, file: str) -> Iterator[Progress | None]:
+        """Show nothing and ask for no progress."""
+        yield None
+
+    @contextmanager
+    def hashing(self, file: str, size: int) -> Iterator[BytesDone | None]:
         """Show nothing and ask for no progress."""
         yield None
 
@@ -56,22 +78,42 @@ class TerminalReporter:
     @contextmanager
     def loading(self, model: str) -> Iterator[None]:
         """Show a spinner."""
+        with self._spinner("Loading", model):
+            yield
+
+    @contextmanager
+    def converting(self, model: str) -> Iterator[None]:
+        """Show a spinner."""
+        with self._spinner("Converting", model):
+            yield
+
+    def _spinner(self, what: str, model: str) -> AbstractContextManager[object]:
         from rich.markup import escape
 
-        with self._console.status(f"Loading {escape(model)}"):
-            yield
+        return self._console.status(f"{what} {escape(model)}")
 
     @contextmanager
     def recording(self, file: str) -> Iterator[Progress | None]:
         """Show a bar in seconds of audio."""
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        with self._bar("{task.completed:.0f} of {task.total:.0f} s") as bar:
+            task = bar.add_task(file, total=0.0)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    @contextmanager
+    def hashing(self, file: str, size: int) -> Iterator[BytesDone | None]:
+        """Show a bar in bytes."""
+        with self._bar("{task.percentage:.0f} %") as bar:
+            task = bar.add_task(file, total=size)
+            yield lambda done: bar.update(task, completed=done)
+
+    def _bar(self, figures: str) -> Bar:
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
 
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.completed:.0f} of {task.total:.0f} s"),
+            TextColumn(figures),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=self._console, transient=True) as bar:
-            task = bar.add_task(file, total=0.0)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+        return Bar(*columns, console=self._console, transient=True)

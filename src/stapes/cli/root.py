@@ -13,6 +13,8 @@ from stapes.cli.exits import USAGE
 # for the list that --help prints); what it runs imports what it needs inside.
 COMMANDS: dict[str, str] = {
     "bench": "stapes.cli.bench",
+    "convert": "stapes.cli.convert",
+    "info": "stapes.cli.info",
     "transcribe": "stapes.cli.transcribe",
 }
 

@@ -11,7 +11,7 @@ import click
 
 from stapes.cli import messages
 from stapes.cli.exits import DONE, exit_code
-from stapes.cli.parameters import model_option, runtime_options, trace_option
+from stapes.cli.parameters import model_option, model_options, trace_option
 from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
@@ -63,7 +63,7 @@ class Job:
     metavar="DIR",
     help="Write a .txt or .json file for each recording into DIR, nothing to standard output.",
 )
-@runtime_options
+@model_options
 @click.option(
     "--max-new-tokens",
     type=click.IntRange(min=1),
@@ -79,7 +79,8 @@ def command(
     context: str,
     format_: str,
     output_dir: Path | None,
-    weights: WeightFormat,
+    weights: WeightFormat | None,
+    encoder_weights: WeightFormat | None,
     kv: KvFormat,
     threads: int | None,
     max_new_tokens: int | None,
@@ -90,7 +91,7 @@ def command(
     The text goes to standard output, one recording after another; progress and warnings go to
     standard error. A recording that cannot be used does not stop the others.
     """
-    runtime = RuntimeOptions(weights=weights, kv=kv, threads=threads)
+    runtime = RuntimeOptions(weights, kv, threads, encoder_weights)
     options = TranscribeOptions(
         language=_canonical(language), context=context, max_new_tokens=max_new_tokens
     )
@@ -142,6 +143,7 @@ def _load(job: Job, reporter: Reporter, tracer: Tracer | None) -> SpeechModel:
         return stapes.load(
             job.model,
             weights=runtime.weights,
+            encoder_weights=runtime.encoder_weights,
             kv=runtime.kv,
             threads=runtime.threads,
             tracer=tracer,

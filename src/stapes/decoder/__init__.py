@@ -6,7 +6,7 @@ from stapes.decoder.loops import LoopDetector
 from stapes.decoder.prompt import Injection, Prompt
 from stapes.decoder.session import Session
 from stapes.decoder.spec import DecoderNames, DecoderSpec
-from stapes.decoder.weights import DecoderWeights, expected_tensors, load_weights
+from stapes.decoder.weights import DecoderWeights, expected_tensors, load_weights, read_weights
 
 __all__ = [
     "Decoder",
@@ -23,4 +23,5 @@ __all__ = [
     "expected_tensors",
     "generate",
     "load_weights",
+    "read_weights",
 ]

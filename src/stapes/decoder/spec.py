@@ -85,6 +85,10 @@ class DecoderSpec:
             shown = sorted(value) if isinstance(value, frozenset) else value
             raise ConfigError(f"The decoder's {name} is {shown!r}, but must {rule}.")
 
+    def sizes(self) -> dict[str, int]:
+        """Layers, heads and widths by their names."""
+        return {name: getattr(self, name) for name in _SIZES}
+
     @property
     def head_size(self) -> int:
         """Outputs of the vocabulary head."""

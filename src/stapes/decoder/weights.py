@@ -1,44 +1,21 @@
-"""A checkpoint's decoder tensors -> packed weights. Fusions are data, not code paths."""
+"""A decoder's weights, and the tensors they are read from. Fusions are data, not code paths."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from stapes.decoder.spec import DecoderSpec
-from stapes.errors import CheckpointError
-from stapes.tensors import QuantisedTensor
-from stapes.weights import MatrixPacker, PackedMatrix
-from stapes.weights.pack import Stored
+from stapes.weights import (
+    CheckpointReader,
+    MatrixPacker,
+    PackedMatrix,
+    TensorSource,
+    WeightReader,
+)
+from stapes.weights.reader import F32
 
-F32 = NDArray[np.float32]
 Shapes = dict[str, tuple[int, ...]]
-
-
-class TensorLike(Protocol):
-    """A named tensor: stored words (float32, float16, or uint16 for bf16) or f32."""
-
-    def raw(self) -> NDArray[Any]:
-        """The stored words, in the tensor's shape."""
-        ...
-
-    def to_f32(self) -> F32:
-        """The values as f32."""
-        ...
-
-
-class TensorSource(Protocol):
-    """Where tensors come from: an open checkpoint, or a maker of random ones."""
-
-    def __getitem__(self, name: str) -> TensorLike: ...
-
-    def release(self, name: str) -> None:
-        """A tensor's memory is not needed any more."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +98,11 @@ def _qkv_parts(spec: DecoderSpec) -> dict[str, int]:
 
 def load_weights(source: TensorSource, spec: DecoderSpec, packer: MatrixPacker) -> DecoderWeights:
     """Pack the decoder's tensors; the source has been checked against `expected_tensors`."""
-    reader = TensorReader(source, packer)
+    return read_weights(CheckpointReader(source, packer), spec)
+
+
+def read_weights(reader: WeightReader, spec: DecoderSpec) -> DecoderWeights:
+    """The decoder's weights; what the reader has was checked against `expected_tensors`."""
     names = spec.names
     embedding = reader.matrix(names.token_embedding)
     return DecoderWeights(
@@ -135,7 +116,7 @@ def load_weights(source: TensorSource, spec: DecoderSpec, packer: MatrixPacker) 
     )
 
 
-def _load_layer(reader: TensorReader, spec: DecoderSpec, prefix: str) -> LayerWeights:
+def _load_layer(reader: WeightReader, spec: DecoderSpec, prefix: str) -> LayerWeights:
     attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
     parts = [f"{attention}.{name}" for name in _qkv_parts(spec)]
     norm = reader.vector if spec.qk_norm else lambda name: None
@@ -150,32 +131,3 @@ def _load_layer(reader: TensorReader, spec: DecoderSpec, prefix: str) -> LayerWe
         gate_up=reader.matrix(f"{mlp}.gate_proj.weight", f"{mlp}.up_proj.weight"),
         down=reader.matrix(f"{mlp}.down_proj.weight"),
     )
-
-
-class TensorReader:
-    """Takes tensors from a source, packs them, and lets go of the source's pages."""
-
-    def __init__(self, source: TensorSource, packer: MatrixPacker) -> None:
-        self._source = source
-        self._packer = packer
-
-    def vector(self, *names: str) -> F32:
-        """f32 vectors, joined in the order of their names; CheckpointError unless finite."""
-        parts = [self._source[name].to_f32() for name in names]
-        for name, part in zip(names, parts, strict=True):
-            if not np.isfinite(part).all():
-                raise CheckpointError(f"Tensor {name} holds a value that is not finite.")
-        return np.concatenate(parts)
-
-    def matrix(self, *names: str) -> PackedMatrix:
-        """Matrices stacked in the order of their names, in the packer's format."""
-        parts = [_stored(self._source[name]) for name in names]
-        packed = self._packer.stack(" or ".join(names), parts)
-        for name in names:
-            self._source.release(name)
-        return packed
-
-
-def _stored(tensor: TensorLike) -> Stored:
-    """Quantised rows as they are, for the packer to read in pieces; of all others the words."""
-    return tensor if isinstance(tensor, QuantisedTensor) else tensor.raw()

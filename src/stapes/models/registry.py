@@ -1,10 +1,11 @@
-"""Finding models: bundled ones by name, folders, and repositories of the Hugging Face hub."""
+"""Finding models: bundled ones by name, folders, files, repositories of the Hugging Face hub."""
 
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from stapes.errors import CapacityError, ConfigError, ModelError
 from stapes.options import KvFormat, RuntimeOptions, WeightFormat
@@ -13,9 +14,15 @@ from stapes.text.json_files import read_json_object
 if TYPE_CHECKING:
     from stapes.graph import NoTracer
     from stapes.models.interface import SpeechModel
+    from stapes.models.source import ModelSource
 
 BUNDLED = Path(__file__).parent / "bundled"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+#: model_type of speech models -> the package that loads them (see `package_of`).
+SPEECH = {"qwen3_asr": "stapes.models.qwen3_asr"}
+#: The same of text models.
+TEXT = {"qwen2": "stapes.models.qwen_text", "qwen3": "stapes.models.qwen_text"}
 
 
 def available() -> tuple[str, ...]:
@@ -28,32 +35,76 @@ def available() -> tuple[str, ...]:
 def load(
     model: str | Path,
     *,
-    weights: WeightFormat,
+    weights: WeightFormat | None,
+    encoder_weights: WeightFormat | None,
     kv: KvFormat,
     threads: int | None,
     tracer: NoTracer | None = None,
 ) -> SpeechModel:
     """See `stapes.load`."""
-    options = RuntimeOptions(weights, kv, threads)
-    folder = find_folder(model)
-    model_type = read_json_object(folder / "config.json").get("model_type")
-    if model_type != "qwen3_asr":
-        raise ConfigError(
-            f"{folder / 'config.json'} says model_type {model_type!r}; supported is 'qwen3_asr'."
-        )
     from stapes.graph import NO_TRACE
-    from stapes.models.qwen3_asr import load_qwen3_asr
 
+    options = RuntimeOptions(weights, kv, threads, encoder_weights)
+    source = open_source(find_model(model))
+    package = import_module(SPEECH[model_type(source, tuple(SPEECH))])
     try:
-        return load_qwen3_asr(folder, str(model), options, tracer or NO_TRACE)
+        loaded = package.load_source(source, str(model), options, tracer or NO_TRACE)
     except MemoryError:
         raise CapacityError(
-            f"{model} does not fit into memory as {weights} weights; q8 takes the least."
+            f"{model} does not fit into memory as {options.decoder_format} weights; "
+            "q4 takes the least."
         ) from None
+    return cast("SpeechModel", loaded)
 
 
-def find_folder(model: str | Path) -> Path:
-    """The folder that a model's name or path stands for.
+def model_type(source: ModelSource, supported: tuple[str, ...]) -> str:
+    """What config.json says the model is; ConfigError unless it is one of the supported types."""
+    config = source.files / "config.json"
+    found = read_json_object(config).get("model_type")
+    if found not in supported:
+        known = " or ".join(map(repr, supported))
+        raise ConfigError(f"{config} says model_type {found!r}; supported is {known}.")
+    return str(found)
+
+
+def package_of(source: ModelSource) -> Any:
+    """The package of a model, of whatever kind.
+
+    It has `load_source(source, name, options, tracer)` and `describe(source)`.
+    """
+    packages = SPEECH | TEXT
+    return import_module(packages[model_type(source, tuple(packages))])
+
+
+def open_source(path: Path) -> ModelSource:
+    """The files and weights of the model in a folder or file; a file's content tells its kind.
+
+    Raises:
+        ModelError: it is no model.
+    """
+    from stapes.models.source import FolderSource
+
+    if path.is_dir():
+        return FolderSource(path)
+    start = _first_bytes(path, 9)
+    if start.startswith(b"GGUF"):
+        from stapes.models.qwen_text.gguf import GgufSource  # brings the gguf package
+
+        return GgufSource(path)
+    from stapes.models.converted import open_converted
+
+    # A safetensors file begins with 8 bytes of length and a JSON object.
+    converted = open_converted(path) if start[8:] == b"{" else None
+    if converted is None:
+        raise ModelError(
+            f"{path} is a file, but neither a converted model nor GGUF; a checkpoint is a folder "
+            "with config.json and weights."
+        )
+    return converted
+
+
+def find_model(model: str | Path) -> Path:
+    """The folder or file that a model's name or path stands for.
 
     Raises:
         ModelError: there is no such model; the message lists the bundled ones.
@@ -61,14 +112,22 @@ def find_folder(model: str | Path) -> Path:
     if str(model) in available():
         return BUNDLED / str(model)
     path = Path(model)
-    if str(model) and path.is_dir():
-        return path
     if str(model) and path.exists():
-        raise ModelError(f"{path} is a file; a model is a folder with config.json and weights.")
+        return path
     if isinstance(model, str) and _HUB_NAME.fullmatch(model):
         return _fetch(model)
     known = ", ".join(available()) or "none"
-    raise ModelError(f"There is no model {str(model)!r}: no such folder, and bundled are: {known}.")
+    raise ModelError(
+        f"There is no model {str(model)!r}: no such folder or file, and bundled are: {known}."
+    )
+
+
+def _first_bytes(path: Path, count: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(count)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _fetch(name: str) -> Path:

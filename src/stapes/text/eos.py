@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from stapes.errors import ConfigError
+from stapes.text.folder import Folder
 from stapes.text.json_files import read_optional_object
 from stapes.text.tokenizer import Tokenizer
 
 
 def eos_token_ids(
-    folder: str | os.PathLike[str], tokenizer: Tokenizer, config: Mapping[str, Any]
+    folder: Folder, tokenizer: Tokenizer, config: Mapping[str, Any]
 ) -> frozenset[int]:
     """Every id that config.json, generation_config.json or the tokenizer names as an end.
 
@@ -22,10 +21,10 @@ def eos_token_ids(
     thinker_config and that one's text_config. Raises ConfigError when an entry is no id or
     when nothing names one.
     """
-    generation = Path(folder) / "generation_config.json"
+    generation = folder / "generation_config.json"
     ids = set(_ids_of(read_optional_object(generation), str(generation)))
     for level in _levels(config):
-        ids.update(_ids_of(level, str(Path(folder) / "config.json")))
+        ids.update(_ids_of(level, str(folder / "config.json")))
     if tokenizer.eos_token is not None:
         ids.add(tokenizer.token_id(tokenizer.eos_token))
     if not ids:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stapes.errors import ConfigError
-from stapes.text.tokenizer import Tokenizer
+from stapes.text.tokenizer import Tokenizer, tokenizer_from_files
 from stapes.text.tokenizer_files import TokenizerFiles, byte_level_spec, check_bpe
 
 _PREFIX = "tokenizer.ggml."
@@ -43,7 +43,7 @@ def tokenizer_from_gguf(
     spec = byte_level_spec({"type": "BPE", "vocab": vocab, "merges": merges}, prefix_space=False)
     check_bpe(spec, path)
     eos: Any = metadata.get(_PREFIX + _EOS)
-    return Tokenizer(TokenizerFiles(path, spec, control, control.get(eos)))
+    return tokenizer_from_files(TokenizerFiles(path, spec, control, control.get(eos)))
 
 
 def gguf_end_ids(metadata: Mapping[str, Any], path: Path) -> frozenset[int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from stapes.errors import ConfigError
+from stapes.text.folder import File
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: File) -> dict[str, Any]:
     """The object in a JSON file; ConfigError, naming the file, when there is none."""
     try:
         value = json.loads(path.read_text("utf-8"))
@@ -22,6 +22,6 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def read_optional_object(path: Path) -> dict[str, Any]:
+def read_optional_object(path: File) -> dict[str, Any]:
     """As read_json_object, but {} when there is no such file."""
     return read_json_object(path) if path.exists() else {}

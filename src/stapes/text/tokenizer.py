@@ -11,39 +11,75 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
 from stapes.errors import ConfigError, RequestError
 from stapes.text.byte_level import CHARACTER_OF_BYTE, UTF8_BYTES, piece_bytes
+from stapes.text.folder import Folder
 from stapes.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
+from stapes.text.vocabulary import Vocabulary, pack_vocabulary
 
 
-def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
+def load_tokenizer(folder: str | os.PathLike[str] | Folder) -> Tokenizer:
     """The tokenizer of a model folder: tokenizer.json, or vocab.json and merges.txt.
 
     Added tokens come from all files that name some, and must agree. Raises ConfigError.
     """
-    return Tokenizer(read_tokenizer_files(Path(folder)))
+    place = Path(folder) if isinstance(folder, str | os.PathLike) else folder
+    return tokenizer_from_files(read_tokenizer_files(place))
+
+
+def tokenizer_from_files(files: TokenizerFiles) -> Tokenizer:
+    """The tokenizer of files that have been read and checked. Raises ConfigError."""
+    model = files.spec["model"]
+    merges = [(left, right) for left, right in model["merges"]]
+    whole_words, where = bool(model.get("ignore_merges")), str(files.folder)
+    split = {**files.spec, "model": {**model, "vocab": {}, "merges": []}}
+    vocabulary = pack_vocabulary(model["vocab"], merges, whole_words, where)
+    return Tokenizer(TokenizerParts(where, split, vocabulary, files.control, files.eos_token))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenizerParts:
+    """What a tokenizer is made of.
+
+    Attributes:
+        where: its files, for messages.
+        split: a tokenizer.json without vocabulary and merges: what text goes through before BPE.
+        vocabulary: pieces and merges.
+        control: id -> name of every added token.
+        eos_token: the name of the token that ends a text, or None.
+    """
+
+    where: str
+    split: Mapping[str, Any]
+    vocabulary: Vocabulary
+    control: Mapping[int, str]
+    eos_token: str | None
 
 
 class Tokenizer:
     """Between text and ids. Control tokens are all added tokens, flagged special or not."""
 
-    def __init__(self, files: TokenizerFiles) -> None:
+    def __init__(self, parts: TokenizerParts) -> None:
         try:
-            self._plain = tokenizers.Tokenizer.from_str(json.dumps(files.spec))
+            splitter = tokenizers.Tokenizer.from_str(json.dumps(parts.split))
         except Exception as error:  # the library raises nothing narrower
-            raise ConfigError(f"The tokenizer in {files.folder} is malformed: {error}.") from error
-        self._folder = files.folder
-        self._control = dict(files.control)
-        self._ids = {name: token_id for token_id, name in files.control.items()}
-        vocab = files.spec["model"]["vocab"]
-        self._unknown_bytes = {b for b in UTF8_BYTES if CHARACTER_OF_BYTE[b] not in vocab}
-        self.eos_token = files.eos_token
-        self.vocab_size = 1 + max([*vocab.values(), *self._control], default=-1)
+            raise ConfigError(f"The tokenizer in {parts.where} is malformed: {error}.") from error
+        self.parts = parts
+        self._normalizer, self._splitter = splitter.normalizer, splitter.pre_tokenizer
+        self._vocabulary = parts.vocabulary
+        self._control = dict(parts.control)
+        self._ids = {name: token_id for token_id, name in parts.control.items()}
+        characters = parts.vocabulary.characters
+        self._unknown_bytes = {b for b in UTF8_BYTES if CHARACTER_OF_BYTE[b] not in characters}
+        self.eos_token = parts.eos_token
+        self.vocab_size = max(parts.vocabulary.size, 1 + max(self._control, default=-1))
         """One more than the highest id, control tokens included."""
 
     def encode(self, text: str) -> list[int]:
@@ -57,24 +93,31 @@ class Tokenizer:
             raise RequestError(
                 f"The text is not valid Unicode at character {error.start}: {error.reason}."
             ) from error
+        if self._normalizer is not None:
+            text = self._normalizer.normalize_str(text)
         if self._unknown_bytes:
             self._refuse_unknown(text)
-        return list(self._plain.encode(text, add_special_tokens=False).ids)
+        ids: list[int] = []
+        try:
+            for word, _ in self._splitter.pre_tokenize_str(text):
+                ids += self._vocabulary.encode(word)
+        except KeyError as error:
+            raise self._unwritable(error.args[0]) from None
+        return ids
 
     def _refuse_unknown(self, text: str) -> None:
-        """BPE drops what it has no piece for; an error is better."""
-        if self._plain.normalizer is not None:
-            text = self._plain.normalizer.normalize_str(text)
+        """An error names the character of the text, not its bytes in the model's alphabet."""
         for character in text:
             if not self._unknown_bytes.isdisjoint(character.encode("utf-8")):
-                raise RequestError(
-                    f"The model's tokenizer cannot write the character {character!r}."
-                )
+                raise self._unwritable(character)
+
+    def _unwritable(self, character: str) -> RequestError:
+        return RequestError(f"The model's tokenizer cannot write the character {character!r}.")
 
     def token_id(self, name: str) -> int:
         """The id of a control token; ConfigError when the model has none of this name."""
         if name not in self._ids:
-            raise ConfigError(f"The tokenizer in {self._folder} has no control token {name!r}.")
+            raise ConfigError(f"The tokenizer in {self.parts.where} has no control token {name!r}.")
         return self._ids[name]
 
     def has_control(self, name: str) -> bool:
@@ -95,7 +138,7 @@ class Tokenizer:
             raise RequestError(f"{token_id} is no token id.")
         if token_id in self._control or token_id >= self.vocab_size:
             return b""
-        piece = self._plain.id_to_token(token_id)
+        piece = self._vocabulary.piece(token_id)
         return b"" if piece is None else piece_bytes(piece)
 
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from stapes.errors import ConfigError
 from stapes.text.byte_level import BYTE_OF_CHARACTER
+from stapes.text.folder import File, Folder
 from stapes.text.json_files import read_json_object, read_optional_object
 
 # What Qwen2's tokenizer splits text by before BPE, and its normaliser: facts of
@@ -37,13 +37,13 @@ class TokenizerFiles:
         eos_token: the name that tokenizer_config.json gives, or None.
     """
 
-    folder: Path
+    folder: object
     spec: Mapping[str, Any]
     control: Mapping[int, str]
     eos_token: str | None
 
 
-def read_tokenizer_files(folder: Path) -> TokenizerFiles:
+def read_tokenizer_files(folder: Folder) -> TokenizerFiles:
     """Raises ConfigError when files are missing, malformed, unsupported or in contradiction."""
     config = read_optional_object(folder / "tokenizer_config.json")
     spec, where = _read_spec(folder, config)
@@ -66,7 +66,7 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
     return TokenizerFiles(folder, plain, added.names, eos)
 
 
-def _read_spec(folder: Path, config: Mapping[str, Any]) -> tuple[dict[str, Any], Path]:
+def _read_spec(folder: Folder, config: Mapping[str, Any]) -> tuple[dict[str, Any], File]:
     """The tokenizer.json, or one made of the older files; and the file to name in messages."""
     whole, vocab, merges = (folder / n for n in ("tokenizer.json", "vocab.json", "merges.txt"))
     if whole.exists():
@@ -96,7 +96,7 @@ def byte_level_spec(model: dict[str, Any], prefix_space: bool) -> dict[str, Any]
     }
 
 
-def read_merges(path: Path) -> list[list[str]]:
+def read_merges(path: File) -> list[list[str]]:
     """Pairs of pieces, most urgent first; the first line may be `#version: ...`."""
     try:
         lines = path.read_text("utf-8").split("\n")
@@ -113,7 +113,7 @@ def read_merges(path: Path) -> list[list[str]]:
     return merges
 
 
-def check_bpe(spec: Mapping[str, Any], where: Path) -> dict[str, int]:
+def check_bpe(spec: Mapping[str, Any], where: File) -> dict[str, int]:
     """The vocabulary of a byte-level BPE, after all of its parts have been checked."""
     model = spec.get("model")
     if not isinstance(model, dict) or model.get("type") != "BPE":
@@ -141,7 +141,7 @@ def _is_byte_level(stage: Any) -> bool:
     return stage.get("type") == "ByteLevel" or nested
 
 
-def _check_merges(merges: Any, vocab: Mapping[str, int], where: Path) -> list[list[str]]:
+def _check_merges(merges: Any, vocab: Mapping[str, int], where: File) -> list[list[str]]:
     pairs: list[list[str]] = []
     for number, merge in enumerate(_list(merges, where, "merges"), start=1):
         pair = merge.split(" ") if isinstance(merge, str) else merge
@@ -166,7 +166,7 @@ class _AddedTokens:
         self._ids = dict(vocab)
         self._pieces = {value: piece for piece, value in vocab.items()}
 
-    def add(self, where: Path, token_id: Any, name: Any) -> None:
+    def add(self, where: File, token_id: Any, name: Any) -> None:
         if not _is_id(token_id) or not _is_text(name):
             raise ConfigError(f"{where}: {name!r} with id {token_id!r} is no added token.")
         known_id, known_name = self._ids.get(name), self._pieces.get(token_id)
@@ -179,7 +179,7 @@ class _AddedTokens:
         self._pieces[token_id] = name
 
 
-def _add_beside(added: _AddedTokens, folder: Path, config: Mapping[str, Any]) -> None:
+def _add_beside(added: _AddedTokens, folder: Folder, config: Mapping[str, Any]) -> None:
     """Tokens that tokenizer_config.json and added_tokens.json name."""
     path = folder / "tokenizer_config.json"
     decoder = config.get("added_tokens_decoder", {})
@@ -194,7 +194,7 @@ def _add_beside(added: _AddedTokens, folder: Path, config: Mapping[str, Any]) ->
         added.add(older, token_id, name)
 
 
-def _eos_name(folder: Path, config: Mapping[str, Any]) -> str | None:
+def _eos_name(folder: Folder, config: Mapping[str, Any]) -> str | None:
     """`eos_token`, plain or as an object, of tokenizer_config.json or the older map."""
     older = read_optional_object(folder / "special_tokens_map.json")
     token = config.get("eos_token", older.get("eos_token"))
@@ -204,7 +204,7 @@ def _eos_name(folder: Path, config: Mapping[str, Any]) -> str | None:
     return name or None
 
 
-def _refuse_reachable(model: Mapping[str, Any], control: Mapping[int, str], where: Path) -> None:
+def _refuse_reachable(model: Mapping[str, Any], control: Mapping[int, str], where: File) -> None:
     """No control token may be a piece that BPE can build, or user text could forge it.
 
     BPE builds single characters and products of merges, with ignore_merges any whole piece.
@@ -234,7 +234,7 @@ def _field(token: Any, key: str) -> Any:
     return token.get(key) if isinstance(token, dict) else None
 
 
-def _list(value: Any, where: Path, name: str) -> list[Any]:
+def _list(value: Any, where: File, name: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):

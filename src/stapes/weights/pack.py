@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,6 +40,10 @@ class MatrixPacker:
     def __init__(self, engine: _native.Engine, format: str) -> None:
         self._engine = engine
         self.format = format
+
+    def exact(self) -> MatrixPacker:
+        """A packer into f32 on the same engine."""
+        return MatrixPacker(self._engine, "f32")
 
     def pack(self, name: str, matrix: Stored) -> PackedMatrix:
         """Pack a matrix [out, in] of float32, float16, uint16 (bf16 words), or quantised rows.
@@ -129,3 +134,10 @@ class MatrixPacker:
 
 def _as_f32(part: Stored) -> NDArray[np.float32]:
     return part.to_f32() if isinstance(part, QuantisedTensor) else widen(part)
+
+
+def packed_size(shape: tuple[int, ...], format: str) -> int:
+    """Bytes that a tensor takes once it is packed: a matrix [out, ...], or a vector, always f32."""
+    if len(shape) < 2:
+        return 4 * prod(shape)
+    return _native.packed_bytes(format, shape[0], prod(shape[1:]))

@@ -8,12 +8,12 @@ count: the defaults of the reference classes differ from what was published.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from stapes.decoder import DecoderNames, DecoderSpec
 from stapes.errors import ConfigError
 from stapes.models.config_reader import ConfigReader
 from stapes.text.eos import eos_token_ids
+from stapes.text.folder import Folder
 from stapes.text.json_files import read_json_object
 from stapes.text.tokenizer import Tokenizer
 
@@ -109,7 +109,7 @@ LAYOUT_HF = (
 )
 
 
-def read_config(folder: Path, tokenizer: Tokenizer) -> Qwen3AsrConfig:
+def read_config(folder: Folder, tokenizer: Tokenizer) -> Qwen3AsrConfig:
     """Read a checkpoint folder's configuration files.
 
     Raises:

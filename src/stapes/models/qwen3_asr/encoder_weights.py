@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from stapes.decoder.weights import F32, Shapes, TensorReader, TensorSource
+from stapes.decoder.weights import Shapes
 from stapes.models.qwen3_asr.config import EncoderNames, EncoderSpec
-from stapes.weights import MatrixPacker, PackedMatrix
+from stapes.weights import PackedMatrix, WeightReader
+from stapes.weights.reader import F32
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,20 +89,14 @@ def _layer_tensors(spec: EncoderSpec, prefix: str) -> Shapes:
 
 
 class EncoderLoader:
-    """Reads an encoder from a source that has been checked against `expected_tensors`."""
+    """Reads an encoder; what the reader has was checked against `expected_tensors`."""
 
-    def __init__(
-        self, source: TensorSource, names: EncoderNames, packer: MatrixPacker, exact: MatrixPacker
-    ) -> None:
-        """`exact` packs the first convolution: 9 inputs, too few for a block to share a scale."""
-        self._source = source
+    def __init__(self, reader: WeightReader, names: EncoderNames) -> None:
+        self._reader = reader
         self._names = names
-        self._packer = packer
-        self._exact = exact
-        self._reader = TensorReader(source, packer)
 
     def load(self, spec: EncoderSpec) -> EncoderWeights:
-        """All weights, packed."""
+        """All weights, packed. The first convolution has 9 inputs, too few to share a scale."""
         tower = self._names.tower
         return EncoderWeights(
             convs=tuple(self._conv(f"{tower}.conv2d{i}", i == 1) for i in (1, 2, 3)),
@@ -133,14 +128,18 @@ class EncoderLoader:
         return Norm(self._reader.vector(f"{name}.weight"), self._reader.vector(f"{name}.bias"))
 
     def _conv(self, name: str, first: bool) -> Affine:
-        """[out, in, mel, time] -> [out, (time, mel, in)]: our images are [time][mel][channel]."""
-        words = self._source[f"{name}.weight"].raw()
-        matrix = words.transpose(0, 3, 2, 1).reshape(words.shape[0], -1)
-        packer = self._exact if first else self._packer
-        return Affine(packer.pack(name, matrix), self._reader.vector(f"{name}.bias"))
+        matrix = self._reader.matrix(f"{name}.weight", arrange=_time_mel_channel, exact=first)
+        return Affine(matrix, self._reader.vector(f"{name}.bias"))
 
     def _conv_out(self, name: str, channels: int) -> PackedMatrix:
-        """[d, (channel, mel)] -> [d, (mel, channel)]."""
-        words: NDArray[np.generic] = self._source[name].raw()
-        matrix = words.reshape(words.shape[0], channels, -1).transpose(0, 2, 1)
-        return self._packer.pack(name, matrix.reshape(words.shape[0], -1))
+        def mel_channel(words: NDArray[Any]) -> NDArray[Any]:
+            """[d, (channel, mel)] -> [d, (mel, channel)]."""
+            matrix = words.reshape(words.shape[0], channels, -1).transpose(0, 2, 1)
+            return matrix.reshape(words.shape[0], -1)
+
+        return self._reader.matrix(name, arrange=mel_channel)
+
+
+def _time_mel_channel(words: NDArray[Any]) -> NDArray[Any]:
+    """[out, in, mel, time] -> [out, (time, mel, in)]: our images are [time][mel][channel]."""
+    return words.transpose(0, 3, 2, 1).reshape(words.shape[0], -1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +10,15 @@ from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
 from stapes.decoder import GenerateOptions, generate
+from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.decoder.prompt import check_prompt
-from stapes.errors import CheckpointError
 from stapes.graph import NO_TRACE, NoTracer
 from stapes.models.audio_source import open_audio
-from stapes.models.qwen3_asr.config import Qwen3AsrConfig, read_config
+from stapes.models.description import Description, Part
+from stapes.models.qwen3_asr.config import CHUNK_FRAMES, Qwen3AsrConfig, read_config
 from stapes.models.qwen3_asr.encoder import audio_tokens
-from stapes.models.qwen3_asr.networks import Networks, build_networks, expected_tensors
+from stapes.models.qwen3_asr.encoder_weights import expected_tensors as encoder_tensors
+from stapes.models.qwen3_asr.networks import Networks, expected_tensors, networks_from
 from stapes.models.qwen3_asr.pieces import (
     MAX_PIECE_S,
     Piece,
@@ -30,16 +31,15 @@ from stapes.models.qwen3_asr.pieces import (
 )
 from stapes.models.qwen3_asr.postprocess import is_within_context, parse_answer
 from stapes.models.qwen3_asr.prompt import PromptBuilder, control_tokens
+from stapes.models.source import ModelSource
 from stapes.models.transcript import Timings, Transcript
 from stapes.options import RuntimeOptions, TranscribeOptions
-from stapes.tensors import TensorStore, check_tensors, open_safetensors
 from stapes.text.languages import canonical_language
-from stapes.text.tokenizer import Tokenizer, load_tokenizer
+from stapes.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from stapes.models.interface import AudioSource, Progress
 
-_COMPARED_ROWS = 64  # of a head with its embedding: reading all would touch a sixth of the file
 _LOUD_RMS = 0.02  # -34 dBFS: quieter recordings may well hold no speech
 
 
@@ -174,40 +174,32 @@ def _doubts(audio: Audio, text: str, context: str) -> list[str]:
     return []
 
 
-def load_qwen3_asr(
-    folder: Path, name: str, options: RuntimeOptions, tracer: NoTracer = NO_TRACE
+def load_source(
+    source: ModelSource, name: str, options: RuntimeOptions, tracer: NoTracer = NO_TRACE
 ) -> Qwen3Asr:
-    """Load a checkpoint folder in either layout.
+    """Load a checkpoint in either layout, or a converted one.
 
     Raises:
         ModelError: a file is missing, damaged, or says what is not supported.
     """
     started = time.perf_counter()
-    tokenizer = load_tokenizer(folder)
-    config = read_config(folder, tokenizer)
-    with open_safetensors(folder) as store:
-        check_tensors(store, expected_tensors(config), ignored=_ignored(config))
-        _check_tied_head(store, config)
-        networks = build_networks(config, store, options, tracer)
+    tokenizer = source.tokenizer()
+    config = read_config(source.files, tokenizer)
+    with source.readers(expected_tensors(config), config.decoder, options) as readers:
+        networks = networks_from(config, readers, options, tracer)
     loaded = time.perf_counter()
     tracer.stage("load", started, loaded)
     return Qwen3Asr(name, config, tokenizer, networks, loaded - started)
 
 
-def _ignored(config: Qwen3AsrConfig) -> tuple[str, ...]:
-    """A tied checkpoint may carry its head all the same; it is the embedding again."""
-    return (config.decoder.names.lm_head,) if config.decoder.tie_word_embeddings else ()
-
-
-def _check_tied_head(store: TensorStore, config: Qwen3AsrConfig) -> None:
-    """Refuse a head of its own beside the word that it is tied; some rows tell the two apart."""
-    names = config.decoder.names
-    if not config.decoder.tie_word_embeddings or names.lm_head not in store:
-        return
-    head, embedding = store[names.lm_head].raw(), store[names.token_embedding].raw()
-    step = max(1, embedding.shape[0] // _COMPARED_ROWS)
-    if head.shape != embedding.shape or not np.array_equal(head[::step], embedding[::step]):
-        raise CheckpointError(
-            f"config.json says that the head is tied, but {names.lm_head} differs from "
-            f"{names.token_embedding}."
-        )
+def describe(source: ModelSource) -> Description:
+    """See `models.description.Description`."""
+    config = read_config(source.files, source.tokenizer())
+    parts = {
+        "encoder": Part(
+            vars(config.encoder), encoder_tensors(config.encoder, config.encoder_names)
+        ),
+        "decoder": Part(config.decoder.sizes(), decoder_tensors(config.decoder)),
+    }
+    # A chunk is a second.
+    return Description("qwen3_asr", parts, config.decoder, audio_tokens(60 * CHUNK_FRAMES))

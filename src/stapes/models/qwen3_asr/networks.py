@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from stapes.decoder import Decoder
+from stapes.decoder import Decoder, read_weights
 from stapes.decoder import expected_tensors as decoder_tensors
-from stapes.decoder import load_weights as load_decoder_weights
-from stapes.decoder.weights import Shapes, TensorSource
+from stapes.decoder.weights import Shapes
 from stapes.errors import ConfigError
 from stapes.graph import NO_TRACE, Engine, NativeExecutor, NoTracer
 from stapes.models.qwen3_asr.config import Qwen3AsrConfig
 from stapes.models.qwen3_asr.encoder import AudioEncoder
 from stapes.models.qwen3_asr.encoder_weights import EncoderLoader
 from stapes.models.qwen3_asr.encoder_weights import expected_tensors as encoder_tensors
+from stapes.models.source import Readers, checkpoint_readers
 from stapes.options import RuntimeOptions
 from stapes.system import default_threads
-from stapes.weights import MatrixPacker
+from stapes.weights import TensorSource
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,24 @@ def build_networks(
     tracer: NoTracer = NO_TRACE,
 ) -> Networks:
     """Pack the weights of a source, which has every expected tensor, and build the executors."""
+    engine = Engine(options.threads or default_threads())
+    return networks_from(config, checkpoint_readers(source, engine, options), options, tracer)
+
+
+def networks_from(
+    config: Qwen3AsrConfig, readers: Readers, options: RuntimeOptions, tracer: NoTracer = NO_TRACE
+) -> Networks:
+    """Read the weights, which were checked against `expected_tensors`, and build the executors."""
     if config.encoder.output_dim != config.decoder.hidden_size:
         raise ConfigError(
             f"The encoder's output_dim is {config.encoder.output_dim}, but the decoder's "
             f"hidden_size is {config.decoder.hidden_size}."
         )
-    engine = Engine(options.threads or default_threads())
-    packer = MatrixPacker(engine, options.weights)
     make_executor: Callable[..., NativeExecutor] = partial(
-        NativeExecutor, engine=engine, tracer=tracer
+        NativeExecutor, engine=readers.engine, tracer=tracer
     )
-    loader = EncoderLoader(source, config.encoder_names, packer, MatrixPacker(engine, "f32"))
+    loader = EncoderLoader(readers.encoder, config.encoder_names)
     encoder = AudioEncoder(config.encoder, loader.load(config.encoder), make_executor)
-    weights = load_decoder_weights(source, config.decoder, packer)
+    weights = read_weights(readers.decoder, config.decoder)
     decoder = Decoder(config.decoder, weights, make_executor, options.kv, tracer=tracer)
     return Networks(encoder, decoder)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from stapes.errors import ConfigError
+from stapes.text.folder import Folder
 from stapes.text.json_files import read_optional_object
 
 
-def read_chat_template(folder: Path) -> str | None:
+def read_chat_template(folder: Folder) -> str | None:
     """chat_template.jinja, else tokenizer_config.json's chat_template; None without either.
 
     Raises ConfigError when it cannot be read or is no text.

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 from stapes.decoder import DecoderSpec
 from stapes.errors import ConfigError
 from stapes.models.config_reader import ConfigReader
 from stapes.text.eos import eos_token_ids
+from stapes.text.folder import Folder
 from stapes.text.json_files import read_json_object
 from stapes.text.tokenizer import Tokenizer
 
 KINDS = ("qwen2", "qwen3")  # model_type here, general.architecture in GGUF
+PREFIX_IDS = "stapes_prefix_ids"  # our own key, in the config.json that stands for a GGUF file's
 MAX_LAYERS = 1000  # no real model comes near; a damaged file is refused before it costs memory
 
 
-def read_config(folder: Path, tokenizer: Tokenizer) -> DecoderSpec:
+def read_config(folder: Folder, tokenizer: Tokenizer) -> DecoderSpec:
     """The decoder of a checkpoint folder, with the checkpoint's own tensor names.
 
     Raises:
@@ -66,3 +68,34 @@ def head_dim(hidden_size: int, heads: int) -> int:
     if heads < 1 or hidden_size % heads:
         raise ConfigError(f"A hidden size of {hidden_size} does not divide into {heads} heads.")
     return hidden_size // heads
+
+
+def to_config(spec: DecoderSpec, prefix_ids: tuple[int, ...]) -> dict[str, Any]:
+    """The config.json from which `read_config` makes this decoder."""
+    names = (
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "intermediate_size",
+        "vocab_size",
+        "max_position_embeddings",
+        "rms_norm_eps",
+        "rope_theta",
+        "tie_word_embeddings",
+    )
+    return {
+        "model_type": "qwen3" if spec.qk_norm else "qwen2",
+        **{name: getattr(spec, name) for name in names},
+        "eos_token_id": sorted(spec.eos_token_ids),
+        PREFIX_IDS: list(prefix_ids),
+    }
+
+
+def read_prefix_ids(folder: Folder, vocab_size: int) -> tuple[int, ...]:
+    """Ids in front of every plain prompt: none, unless a GGUF file asked for one."""
+    ids = read_json_object(folder / "config.json").get(PREFIX_IDS, [])
+    if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < vocab_size for i in ids):
+        raise ConfigError(f"{folder / 'config.json'}: {PREFIX_IDS} {ids!r} is no list of ids.")
+    return tuple(ids)

@@ -7,18 +7,27 @@ half-split RoPE that the decoder has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stapes.decoder import DecoderSpec, expected_tensors
-from stapes.decoder.weights import Shapes, TensorLike
+from stapes.decoder.weights import Shapes
 from stapes.errors import ConfigError
+from stapes.graph import Engine
 from stapes.models.config_reader import ConfigReader
-from stapes.models.qwen_text.config import KINDS, MAX_LAYERS, head_dim
-from stapes.tensors.gguf import GgufStore
-from stapes.text.gguf_tokenizer import gguf_end_ids
+from stapes.models.qwen_text.config import KINDS, MAX_LAYERS, head_dim, to_config
+from stapes.models.source import Readers, checkpoint_readers
+from stapes.options import RuntimeOptions
+from stapes.system import default_threads
+from stapes.tensors import check_tensors
+from stapes.tensors.gguf import GgufStore, open_gguf
+from stapes.text.folder import Folder, MemoryFolder
+from stapes.text.gguf_tokenizer import gguf_end_ids, gguf_prefix_ids, tokenizer_from_gguf
 from stapes.text.tokenizer import Tokenizer
+from stapes.weights import TensorLike
 
 #: Values of tokenizer.ggml.pre that mean Qwen2's split; the second one's regex is the same.
 SPLITS = ("qwen2", "deepseek-r1-qwen")
@@ -63,6 +72,44 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
 
 
 class GgufSource:
+    """A GGUF file as the folder that it was made from (see `models.source.ModelSource`).
+
+    Raises:
+        ModelError: the file is missing, damaged, or says what is not supported.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open_gguf(path) as store:
+            self._tokenizer = tokenizer_from_gguf(store.metadata, path, SPLITS)
+            spec = read_gguf_config(store, self._tokenizer)
+            config = to_config(spec, gguf_prefix_ids(store.metadata, path))
+            files = {"config.json": json.dumps(config)}
+            template = store.metadata.get("tokenizer.chat_template")
+        if isinstance(template, str):
+            files["chat_template.jinja"] = template
+        self.files: Folder = MemoryFolder(str(path), files)
+
+    def tokenizer(self) -> Tokenizer:
+        """See `ModelSource`."""
+        return self._tokenizer
+
+    def weight_files(self) -> tuple[Path, ...]:
+        """See `ModelSource`."""
+        return (self.path,)
+
+    @contextmanager
+    def readers(
+        self, expected: Shapes, spec: DecoderSpec, options: RuntimeOptions
+    ) -> Iterator[Readers]:
+        """See `ModelSource`."""
+        with open_gguf(self.path) as store:
+            check_tensors(store, {gguf_name(name): shape for name, shape in expected.items()})
+            engine = Engine(options.threads or default_threads())
+            yield checkpoint_readers(GgufTensors(store, spec), engine, options)
+
+
+class GgufTensors:
     """A GGUF file's tensors under the names that the decoder asks for."""
 
     def __init__(self, store: GgufStore, spec: DecoderSpec) -> None:
@@ -84,11 +131,6 @@ def gguf_name(name: str) -> str:
         return f"{_TOP[module]}.{kind}"
     number, _, part = module.removeprefix("model.layers.").partition(".")
     return f"blk.{number}.{_LAYER[part]}.{kind}"
-
-
-def gguf_shapes(spec: DecoderSpec) -> Shapes:
-    """Names and shapes of every tensor that the file must hold, under the file's names."""
-    return {gguf_name(name): shape for name, shape in expected_tensors(spec).items()}
 
 
 def read_gguf_config(store: GgufStore, tokenizer: Tokenizer) -> DecoderSpec:

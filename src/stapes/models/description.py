@@ -1,0 +1,133 @@
+"""What a model is, said before any of its weights are read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from stapes.decoder import DecoderSpec
+from stapes.decoder.weights import Shapes
+from stapes.errors import ModelError
+from stapes.models.converted import ConvertedSource
+from stapes.models.registry import open_source, package_of
+from stapes.options import RuntimeOptions
+from stapes.weights import packed_size
+
+_CHUNK = 1 << 22
+_KV_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One network of a model.
+
+    Attributes:
+        sizes: layers, widths and the like, by the names of its configuration.
+        shapes: of its tensors.
+    """
+
+    sizes: Mapping[str, int]
+    shapes: Shapes
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a model's package says of one.
+
+    Attributes:
+        architecture: config.json's model_type.
+        parts: the networks, "decoder" among them.
+        spec: of the decoder.
+        tokens_per_minute: positions that a minute of audio takes; None of text models.
+    """
+
+    architecture: str
+    parts: Mapping[str, Part]
+    spec: DecoderSpec
+    tokens_per_minute: int | None
+
+
+def describe(path: Path, options: RuntimeOptions) -> dict[str, Any]:
+    """The JSON object of `stapes info`, without hashes. Formats of a converted file are its own.
+
+    Raises:
+        ModelError: it is no model, or its files are damaged.
+        RequestError: a converted file is asked for in other formats.
+    """
+    source = open_source(path)
+    description: Description = package_of(source).describe(source)
+    formats: Mapping[str, str] = {
+        "encoder": options.encoder_format,
+        "decoder": options.decoder_format,
+    }
+    shapes = {n: s for part in description.parts.values() for n, s in part.shapes.items()}
+    with source.readers(shapes, description.spec, options):
+        pass  # every tensor is there, in its shape
+    weights_bytes = None
+    if isinstance(source, ConvertedSource):
+        formats, weights_bytes = source.formats, source.weights_bytes
+    return {
+        "model": str(path),
+        "architecture": description.architecture,
+        "converted": isinstance(source, ConvertedSource),
+        **{name: _part(part, formats[name]) for name, part in description.parts.items()},
+        "parameters": sum(_parameters(part) for part in description.parts.values()),
+        "memory": {
+            "weights_bytes": weights_bytes or _packed_bytes(description, formats),
+            **_kv_memory(description, options.kv),
+        },
+        "files": [
+            {"file": str(file), "bytes": file.stat().st_size} for file in source.weight_files()
+        ],
+    }
+
+
+def _part(part: Part, format: str) -> dict[str, Any]:
+    return {**part.sizes, "parameters": _parameters(part), "weights": format}
+
+
+def _parameters(part: Part) -> int:
+    return sum(prod(shape) for shape in part.shapes.values())
+
+
+def _packed_bytes(description: Description, formats: Mapping[str, str]) -> int:
+    """What a checkpoint's weights take once they are packed."""
+    return sum(
+        packed_size(shape, formats[name])
+        for name, part in description.parts.items()
+        for shape in part.shapes.values()
+    )
+
+
+def _kv_memory(description: Description, kv: str) -> dict[str, Any]:
+    """Bytes of the KV cache for each position, and for a minute of audio."""
+    spec, per_minute = description.spec, description.tokens_per_minute
+    per_token = 2 * spec.num_hidden_layers * spec.kv_size * _KV_BYTES[kv]
+    return {
+        "kv": kv,
+        "kv_bytes_per_token": per_token,
+        "kv_bytes_per_minute_of_audio": None if per_minute is None else per_minute * per_token,
+    }
+
+
+def sha256(path: Path, on_progress: Callable[[int], None] | None = None) -> str:
+    """The hash of a file, as sha256sum prints it; the callback gets the bytes read so far.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    digest, done = hashlib.sha256(), 0
+    try:
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                done += len(chunk)
+                if on_progress:
+                    on_progress(done)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return digest.hexdigest()

@@ -1,0 +1,142 @@
+"""Where a model comes from: a checkpoint's folder, or one converted file.
+
+A model's load code sees a `ModelSource` and nothing else, so that it reads either, and so that
+converting is loading through a `RecordingSource` and writing what was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from stapes.decoder import DecoderSpec
+from stapes.decoder.weights import Shapes
+from stapes.graph import Engine
+from stapes.models.tied_head import check_tied_head
+from stapes.options import RuntimeOptions
+from stapes.system import default_threads
+from stapes.tensors import check_tensors, open_safetensors
+from stapes.text.folder import Folder
+from stapes.text.tokenizer import Tokenizer, load_tokenizer
+from stapes.weights import CheckpointReader, MatrixPacker, TensorSource, WeightReader
+from stapes.weights.reader import Record, RecordingReader
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Readers of a model's weights, and the engine that packs and runs them."""
+
+    engine: Engine
+    encoder: WeightReader
+    decoder: WeightReader
+
+
+class ModelSource(Protocol):
+    """The files and weights of one model."""
+
+    @property
+    def path(self) -> Path:
+        """The folder or the file."""
+        ...
+
+    @property
+    def files(self) -> Folder:
+        """config.json and what lies beside it, the tokenizer excepted."""
+        ...
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; ConfigError when it cannot be used."""
+        ...
+
+    def weight_files(self) -> tuple[Path, ...]:
+        """The files that hold the weights."""
+        ...
+
+    def readers(
+        self, expected: Shapes, spec: DecoderSpec, options: RuntimeOptions
+    ) -> AbstractContextManager[Readers]:
+        """Open the weights for as long as a `with` block lasts; what was read stays valid.
+
+        Args:
+            expected: every tensor that the model needs, under the checkpoint's names.
+            spec: the decoder, whose head may be tied.
+            options: formats and threads.
+
+        Raises:
+            CheckpointError: tensors are missing, unexpected or mis-shaped.
+            RequestError: the weights are packed already, and not in the formats that are asked for.
+        """
+        ...
+
+
+def checkpoint_readers(source: TensorSource, engine: Engine, options: RuntimeOptions) -> Readers:
+    """Readers that pack tensors in the formats of the options."""
+    encoder, decoder = (
+        CheckpointReader(source, MatrixPacker(engine, format))
+        for format in (options.encoder_format, options.decoder_format)
+    )
+    return Readers(engine, encoder, decoder)
+
+
+class FolderSource:
+    """A checkpoint's folder, as Hugging Face lays it out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files: Folder = path
+
+    def tokenizer(self) -> Tokenizer:
+        """See `ModelSource`."""
+        return load_tokenizer(self.path)
+
+    def weight_files(self) -> tuple[Path, ...]:
+        """See `ModelSource`."""
+        with open_safetensors(self.path) as store:
+            return store.files
+
+    @contextmanager
+    def readers(
+        self, expected: Shapes, spec: DecoderSpec, options: RuntimeOptions
+    ) -> Iterator[Readers]:
+        """See `ModelSource`."""
+        # A tied checkpoint may carry its head all the same; it is the embedding again.
+        ignored = (spec.names.lm_head,) if spec.tie_word_embeddings else ()
+        with open_safetensors(self.path) as store:
+            check_tensors(store, expected, ignored=ignored)
+            check_tied_head(store, spec)
+            engine = Engine(options.threads or default_threads())
+            yield checkpoint_readers(store, engine, options)
+
+
+class RecordingSource:
+    """Another source; keeps the weights that are read from it, and the tokenizer."""
+
+    def __init__(self, inner: ModelSource) -> None:
+        self._inner = inner
+        self.path, self.files = inner.path, inner.files
+        self.record = Record()
+        self.read_tokenizer: Tokenizer | None = None
+
+    def tokenizer(self) -> Tokenizer:
+        """See `ModelSource`."""
+        self.read_tokenizer = self._inner.tokenizer()
+        return self.read_tokenizer
+
+    def weight_files(self) -> tuple[Path, ...]:
+        """See `ModelSource`."""
+        return self._inner.weight_files()
+
+    @contextmanager
+    def readers(
+        self, expected: Shapes, spec: DecoderSpec, options: RuntimeOptions
+    ) -> Iterator[Readers]:
+        """See `ModelSource`."""
+        with self._inner.readers(expected, spec, options) as inner:
+            yield Readers(
+                inner.engine,
+                RecordingReader(inner.encoder, self.record),
+                RecordingReader(inner.decoder, self.record),
+            )
