@@ -192,7 +192,7 @@ def report(bench: AsrBench, figures: AsrFigures, load_s: float) -> dict[str, obj
         "synthetic": bench.synthetic,
         "seconds": bench.seconds,
         "tokens": bench.tokens,
-        "weights": bench.runtime.weights,
+        "weights": bench.runtime.decoder_format,
         "threads": bench.runtime.threads or default_threads(),
         "load_s": round(load_s, 3),
         **{name: round(value, 4) for name, value in asdict(figures).items()},

@@ -97,7 +97,7 @@ class _Runs:
         self.read, self.sgemm = StreamingRead(self.engine), Sgemm(*_SGEMM_SHAPE)
         self.clock = OpClock(tracer)
         self.ops: list[dict[str, float]] = []
-        progress(f"Making {bench.synthetic} with random weights in {bench.runtime.weights}")
+        progress(f"Making {bench.synthetic} with random weights in {bench.runtime.decoder_format}")
         weights = self._weights()
         self.decoder = self._make_decoder(weights, NO_TRACE)
         clocked = self._make_decoder(weights, self.clock)
@@ -109,7 +109,7 @@ class _Runs:
 
     def _weights(self) -> DecoderWeights:
         config = SYNTHETIC[self.bench.synthetic]
-        packer = MatrixPacker(self.engine, self.bench.runtime.weights)
+        packer = MatrixPacker(self.engine, self.bench.runtime.decoder_format)
         return load_weights(RandomTensors(config), config.decoder, packer)
 
     def _make_decoder(self, weights: DecoderWeights, tracer: NoTracer) -> Decoder:
@@ -163,7 +163,7 @@ def run(
     result = {
         "bench": "decoder",
         "synthetic": bench.synthetic,
-        "weights": bench.runtime.weights,
+        "weights": bench.runtime.decoder_format,
         "threads": runs.engine.threads,
         "instruction_set": runs.engine.instruction_set,
         **_step_figures(runs, runs.read.gb_s(read_s), step_s / STEPS, columns[1]),
