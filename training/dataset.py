@@ -113,7 +113,7 @@ def silence(rng: Generator) -> np.ndarray:
 
 def draw_speed(voice: Voice, rng: Generator) -> float:
     """Pitch and formant factor; the few natural voices are spread wider to stand for more."""
-    spread = 0.05 if voice.engine == "espeak" else 0.11
+    spread = 0.09 if voice.engine == "espeak" else 0.13
     return float(np.exp(rng.normal(0, spread)).clip(0.72, 1.35))
 
 

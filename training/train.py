@@ -1,6 +1,7 @@
 """Step 3: train. Resumable: a checkpoint every few minutes.
 
-    python -m training.train --minutes 80 [--resume] [--name tiny-en] [--threads 2]
+    python -m training.train --minutes 76 [--resume] [--name tiny-en] [--threads 2]
+    python -m training.train --name second --start RUN/last.pt --minutes 12 --peak-lr 5e-4
 
 The learning rate follows the share of `--minutes` that is spent, so that a run on a slow or busy
 machine still ends with a full decay. `best.pt` is chosen on the validation voices alone.
@@ -155,7 +156,7 @@ def average(ema: dict[str, Tensor], model: nn.Module, decay: float) -> None:
 class Run:
     """One training run in its folder."""
 
-    def __init__(self, plan: Plan, folder: Path, resume: bool) -> None:
+    def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder, self.progress = plan, folder, Progress()
         tokenizer = build_tokenizer()
         self.trainee = Trainee(build_model(tokenizer), PromptBuilder(tokenizer))
@@ -167,8 +168,12 @@ class Run:
         ]
         self.optimizer = torch.optim.AdamW(groups, lr=plan.peak_lr, betas=(0.9, 0.98), fused=True)
         self.ema = {k: v.clone() for k, v in self.trainee.model.state_dict().items()}
-        if resume:
-            self.load(folder / "last.pt")
+
+    def start_from(self, path: Path) -> None:
+        """Begin a new run with the weights of another one; schedule and optimiser are fresh."""
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        self.trainee.load_state_dict(state["trainee"])
+        self.ema = state["ema"]
 
     def load(self, path: Path) -> None:
         """Continue from a checkpoint."""
@@ -281,12 +286,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=Plan.minutes)
     parser.add_argument("--peak-lr", type=float, default=Plan.peak_lr)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--start", type=Path, help="a checkpoint whose weights to begin with")
     parser.add_argument("--resume", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     folder = RUNS / args.name
     folder.mkdir(parents=True, exist_ok=True)
-    Run(Plan(minutes=args.minutes, peak_lr=args.peak_lr), folder, args.resume).train()
+    easy_steps = Plan.easy_steps if args.start is None else 0
+    run = Run(Plan(minutes=args.minutes, peak_lr=args.peak_lr, easy_steps=easy_steps), folder)
+    if args.start is not None:
+        run.start_from(args.start)
+    if args.resume:
+        run.load(folder / "last.pt")
+    run.train()
 
 
 if __name__ == "__main__":
