@@ -33,9 +33,16 @@ demo: $(STAMPS)/package ## set up and transcribe the recordings in examples/ wit
 test: $(STAMPS)/package $(STAMPS)/test ## set up what the tests need and run them
 	@$(PY) -m pytest $(ARGS)
 
+# Recordings of a human voice, on which tests measure the bundled model; they are skipped without.
+DEBIAN := asterisk-core-sounds-en-g722 asterisk-core-sounds-en-wav
+
 .PHONY: test-deps
-test-deps: ## install the Debian packages that the tests need (none today)
-	@:
+test-deps: ## install the Debian packages that the tests use, as root (tests skip what is missing)
+	@if dpkg -s $(DEBIAN) >/dev/null 2>&1; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(DEBIAN) >/dev/null; \
+	else echo "make test-deps: as root on Debian: apt-get install $(DEBIAN)" >&2; fi
 
 .PHONY: lint
 lint: $(STAMPS)/package $(STAMPS)/lint ## check style, formatting and types
