@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from stapes.cli import bench_asr, bench_decoder, bench_kernels
+from stapes.cli import bench_asr, bench_decoder, bench_kernels, bench_load, bench_startup
 
 
 @click.group(short_help="Measure the runtime.")
@@ -16,5 +16,5 @@ def command() -> None:
     """
 
 
-for _module in (bench_asr, bench_decoder, bench_kernels):
+for _module in (bench_asr, bench_decoder, bench_kernels, bench_load, bench_startup):
     command.add_command(_module.command)
