@@ -7,6 +7,7 @@ than loading needs.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from stapes.errors import CapacityError, RequestError
@@ -42,9 +43,10 @@ def convert(
             "once more: convert the original checkpoint."
         )
     check_destination(source, destination, force)
+    started = time.perf_counter()
     recording = RecordingSource(source)
     try:
-        package_of(source).load_source(recording, str(model), options, NO_TRACE)
+        package_of(source).load_source(recording, str(model), options, NO_TRACE, started)
     except MemoryError:
         raise CapacityError(
             f"{model} does not fit into memory as {options.decoder_format} weights, where it is "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -44,11 +45,12 @@ def load(
     """See `stapes.load`."""
     from stapes.graph import NO_TRACE
 
+    started = time.perf_counter()
     options = RuntimeOptions(weights, kv, threads, encoder_weights)
     source = open_source(find_model(model))
     package = import_module(SPEECH[model_type(source, tuple(SPEECH))])
     try:
-        loaded = package.load_source(source, str(model), options, tracer or NO_TRACE)
+        loaded = package.load_source(source, str(model), options, tracer or NO_TRACE, started)
     except MemoryError:
         raise CapacityError(
             f"{model} does not fit into memory as {options.decoder_format} weights; "
@@ -70,7 +72,7 @@ def model_type(source: ModelSource, supported: tuple[str, ...]) -> str:
 def package_of(source: ModelSource) -> Any:
     """The package of a model, of whatever kind.
 
-    It has `load_source(source, name, options, tracer)` and `describe(source)`.
+    It has `load_source(source, name, options, tracer, started)` and `describe(source)`.
     """
     packages = SPEECH | TEXT
     return import_module(packages[model_type(source, tuple(packages))])

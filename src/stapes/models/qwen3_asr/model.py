@@ -12,7 +12,7 @@ from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
 from stapes.decoder import GenerateOptions, generate
 from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.decoder.prompt import check_prompt
-from stapes.graph import NO_TRACE, NoTracer
+from stapes.graph import NoTracer
 from stapes.models.audio_source import open_audio
 from stapes.models.description import Description, Part
 from stapes.models.qwen3_asr.config import CHUNK_FRAMES, Qwen3AsrConfig, read_config
@@ -175,14 +175,15 @@ def _doubts(audio: Audio, text: str, context: str) -> list[str]:
 
 
 def load_source(
-    source: ModelSource, name: str, options: RuntimeOptions, tracer: NoTracer = NO_TRACE
+    source: ModelSource, name: str, options: RuntimeOptions, tracer: NoTracer, started: float
 ) -> Qwen3Asr:
     """Load a checkpoint in either layout, or a converted one.
+
+    `started` is the time, by `time.perf_counter`, from which loading is counted.
 
     Raises:
         ModelError: a file is missing, damaged, or says what is not supported.
     """
-    started = time.perf_counter()
     tokenizer = source.tokenizer()
     config = read_config(source.files, tokenizer)
     with source.readers(expected_tensors(config), config.decoder, options) as readers:

@@ -46,11 +46,12 @@ def load_text_model(path: str | Path, options: RuntimeOptions | None = None) -> 
         ModelError: a file is missing, damaged, or says what is not supported.
         CapacityError: the weights do not fit into memory.
     """
+    started = time.perf_counter()
     chosen, target = options or RuntimeOptions(), Path(path)
     if not target.exists():
         raise ModelError(f"{target} does not exist.")
     try:
-        return load_source(open_source(target), str(path), chosen)
+        return load_source(open_source(target), str(path), chosen, NO_TRACE, started)
     except MemoryError:
         raise CapacityError(
             f"{path} does not fit into memory as {chosen.decoder_format} weights; "
@@ -59,10 +60,9 @@ def load_text_model(path: str | Path, options: RuntimeOptions | None = None) -> 
 
 
 def load_source(
-    source: ModelSource, name: str, options: RuntimeOptions, tracer: NoTracer = NO_TRACE
+    source: ModelSource, name: str, options: RuntimeOptions, tracer: NoTracer, started: float
 ) -> TextModel:
-    """Load a model from its source. Raises ModelError."""
-    started = time.perf_counter()
+    """Load a model from its source; loading is counted from `started` on. Raises ModelError."""
     tokenizer = source.tokenizer()
     spec = read_config(source.files, tokenizer)
     with source.readers(expected_tensors(spec), spec, options) as readers:
