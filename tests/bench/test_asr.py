@@ -23,7 +23,7 @@ FIELDS = [
     *("bench", "synthetic", "seconds", "tokens", "weights", "threads", "load_s", "mel_s"),
     *("encode_s", "prefill_s", "decode_ms_per_token", "total_s", "rtf", "peak_rss_mb"),
     *("encode_gflop", "encode_share_of_sgemm", "prefill_rows", "prefill_gflop"),
-    *("prefill_share_of_sgemm", "sgemm_gflops"),
+    *("prefill_share_of_sgemm", "sgemm_gflops", "instruction_set"),
 ]
 
 
@@ -56,7 +56,9 @@ def run(*arguments: str) -> tuple[dict[str, object], str]:
 
 
 def test_the_last_line_is_the_json_object_with_its_fields(small):
-    figures, output = run("--seconds", "2", "--tokens", "5", "--threads", "1")
+    portable = ("--instruction-set", "portable")
+    figures, output = run("--seconds", "2", "--tokens", "5", "--threads", "1", *portable)
+    assert figures["instruction_set"] == "portable"
     assert list(figures) == FIELDS
     assert (figures["seconds"], figures["tokens"], figures["threads"]) == (2.0, 5, 1)
     assert figures["rtf"] == pytest.approx(figures["total_s"] / 2, abs=1e-3)

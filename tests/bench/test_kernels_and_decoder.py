@@ -66,8 +66,9 @@ def test_the_layers_that_are_timed_are_the_same():
     assert ours.copies * ours.nbytes >= 1 << 20
 
 
-def test_an_unknown_instruction_set_is_refused():
-    result = CliRunner().invoke(root, ["bench", "kernels", "--instruction-set", "mmx"])
+@pytest.mark.parametrize("name", ["kernels", "decoder", "asr"])
+def test_an_unknown_instruction_set_is_refused(name):
+    result = CliRunner().invoke(root, ["bench", name, "--instruction-set", "mmx"])
     assert isinstance(result.exception, RequestError)
     assert "mmx" in str(result.exception)
 
@@ -75,11 +76,12 @@ def test_an_unknown_instruction_set_is_refused():
 def test_decoder_counts_what_it_ran(small):  # noqa: F811
     result = invoke(
         *("decoder", "--positions", "20", "--batch", "3", "--prefill-rows", "30"),
-        *("--threads", "1"),
+        *("--threads", "1", "--instruction-set", "portable"),
     )
     figures = json.loads(result.stdout.splitlines()[-1])
     assert (figures["positions"], figures["batch"], figures["prefill_rows"]) == (20, 3, 30)
     assert figures["tokens_per_s"] == pytest.approx(3000 / figures["step_ms"], rel=0.05)
+    assert figures["instruction_set"] == "portable"
     assert 0 <= figures["outside_kernels_share"] < 1
     assert 0 < figures["attention_ms"] < figures["step_ms"]
     for share in ("share_of_read", "attention_share_of_read", "share_of_sgemm", "speedup_over_one"):

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE, log_mel
-from stapes.bench.measure import Sgemm, seconds_of
+from stapes.bench.measure import Sgemm, open_engine, seconds_of
 from stapes.bench.synthetic import SYNTHETIC, RandomTensors
 from stapes.bench.work import encode_flops, prefill_flops
 from stapes.decoder import GenerateOptions, Injection, Prompt, generate
 from stapes.graph import NO_TRACE, NoTracer
 from stapes.models.qwen3_asr.encoder import audio_tokens
-from stapes.models.qwen3_asr.networks import Networks, build_networks
+from stapes.models.qwen3_asr.networks import Networks, networks_from
+from stapes.models.source import checkpoint_readers
 from stapes.options import RuntimeOptions
 from stapes.system import default_threads
 
@@ -38,6 +39,7 @@ class AsrBench:
     seconds: float
     tokens: int
     runtime: RuntimeOptions
+    instruction_set: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ def build(bench: AsrBench, tracer: NoTracer = NO_TRACE) -> tuple[Networks, float
     """The networks with random weights, and the seconds it took to make and pack them."""
     started = time.perf_counter()
     config = SYNTHETIC[bench.synthetic]
-    networks = build_networks(config, RandomTensors(config), bench.runtime, tracer)
+    engine = open_engine(bench.runtime.threads, bench.instruction_set)
+    readers = checkpoint_readers(RandomTensors(config), engine, bench.runtime)
+    networks = networks_from(config, readers, bench.runtime, tracer)
     return networks, time.perf_counter() - started
 
 
@@ -176,6 +180,7 @@ def run(
     for _ in range(rounds):
         measured.measure()
     result = report(bench, median_figures(measured.ours), load_s) | measured.shares_of_sgemm()
+    result["instruction_set"] = open_engine(1, bench.instruction_set).instruction_set
     return result | ({"versus": {peer.name: measured.versus()}} if peer else {})
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.bench.clock import OpClock
-from stapes.bench.measure import Sgemm, StreamingRead, rounds_in_turn
+from stapes.bench.measure import Sgemm, StreamingRead, open_engine, rounds_in_turn
 from stapes.bench.synthetic import SYNTHETIC, RandomTensors
 from stapes.bench.work import cache_bytes, prefill_flops, step_bytes
 from stapes.decoder import Decoder, DecoderWeights, Prompt, Session, load_weights
 from stapes.decoder.prompt import CheckedPrompt, check_prompt
-from stapes.graph import NO_TRACE, Engine, NativeExecutor, NoTracer
+from stapes.graph import NO_TRACE, NativeExecutor, NoTracer
 from stapes.options import RuntimeOptions
 from stapes.system import default_threads
 from stapes.weights import MatrixPacker
@@ -38,6 +38,7 @@ class DecoderBench:
     prefill_rows: int
     runtime: RuntimeOptions
     rounds: int = 5
+    instruction_set: str = "auto"
 
     @property
     def threads(self) -> int:
@@ -93,7 +94,7 @@ class _Runs:
 
     def __init__(self, bench: DecoderBench, tracer: NoTracer, progress: Progress) -> None:
         self.bench = bench
-        self.engine = Engine(bench.threads)
+        self.engine = open_engine(bench.threads, bench.instruction_set)
         self.read, self.sgemm = StreamingRead(self.engine), Sgemm(*_SGEMM_SHAPE)
         self.clock = OpClock(tracer)
         self.ops: list[dict[str, float]] = []

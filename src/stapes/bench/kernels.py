@@ -8,12 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from stapes.bench.measure import Sgemm, StreamingRead, in_turn
-from stapes.errors import RequestError
+from stapes.bench.measure import Sgemm, StreamingRead, in_turn, open_engine
 from stapes.graph import NO_TRACE, Engine, GraphBuilder, NativeExecutor, NoTracer
-from stapes.graph.native import instruction_sets
 from stapes.options import WEIGHT_FORMATS
-from stapes.system import default_threads
 from stapes.weights import MatrixPacker, PackedMatrix
 
 ROTATE_BYTES = 120_000_000  # weights are read from memory, not from a cache
@@ -152,7 +149,7 @@ def run(
 
     A peer is made with the number of threads; it runs in the same rounds.
     """
-    engine = _engine(bench)
+    engine = open_engine(bench.threads, bench.instruction_set)
     peers = [make(bench, engine.threads) for make in make_peers]
     table = _Table(bench, engine)
     linear: list[dict[str, object]] = []
@@ -177,16 +174,6 @@ def run(
     if peers:
         result["versus"] = {p.name: {**p.about(), "linear": beside[p.name]} for p in peers}
     return result
-
-
-def _engine(bench: KernelBench) -> Engine:
-    available = ("auto", *instruction_sets())
-    if bench.instruction_set not in available:
-        raise RequestError(
-            f"The instruction set {bench.instruction_set!r} is not one of {', '.join(available)}, "
-            "which this processor has."
-        )
-    return Engine(bench.threads or default_threads(), bench.instruction_set)
 
 
 def _compared(other: dict[str, object], own: dict[str, object]) -> dict[str, object]:

@@ -8,10 +8,27 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stapes.errors import RequestError
 from stapes.graph import Engine
-from stapes.graph.native import stream_sum
+from stapes.graph.native import instruction_sets, stream_sum
+from stapes.system import default_threads
 
 _READ_BYTES = 1 << 29  # far beyond any cache
+
+
+def open_engine(threads: int | None, instruction_set: str) -> Engine:
+    """An engine with kernels of an instruction set; "auto" is the best one.
+
+    Raises:
+        RequestError: the processor does not have it.
+    """
+    available = ("auto", *instruction_sets())
+    if instruction_set not in available:
+        raise RequestError(
+            f"The instruction set {instruction_set!r} is not one of {', '.join(available)}, "
+            "which this processor has."
+        )
+    return Engine(threads or default_threads(), instruction_set)
 
 
 def seconds_of(work: Callable[[], object]) -> float:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stapes.cli.bench_options import json_option, rounds_option, show, synthetic_option
+from stapes.cli.bench_options import (
+    instruction_set_option,
+    json_option,
+    rounds_option,
+    show,
+    synthetic_option,
+)
 from stapes.cli.parameters import runtime_options, trace_option
 from stapes.cli.tracing import tracing
 from stapes.options import RuntimeOptions
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     help="New tokens to decode.",
 )
 @runtime_options
+@instruction_set_option
 @rounds_option
 @click.option(
     "--versus",
@@ -46,6 +53,7 @@ def command(
     synthetic: str,
     seconds: float,
     tokens: int,
+    instruction_set: str,
     rounds: int,
     versus: str | None,
     trace: Path | None,
@@ -56,7 +64,8 @@ def command(
     from stapes.bench.asr import AsrBench, run
     from stapes.graph import NO_TRACE
 
-    bench = AsrBench(synthetic, seconds, tokens, RuntimeOptions(**runtime))  # type: ignore[arg-type]
+    options = RuntimeOptions(**runtime)  # type: ignore[arg-type]
+    bench = AsrBench(synthetic, seconds, tokens, options, instruction_set)
     with tracing(trace) as tracer:
         result = run(bench, rounds, _peer(versus), tracer or NO_TRACE)
     show(result, as_json)

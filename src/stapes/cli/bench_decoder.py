@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from stapes.cli import messages
-from stapes.cli.bench_options import json_option, rounds_option, show, synthetic_option
+from stapes.cli.bench_options import (
+    instruction_set_option,
+    json_option,
+    rounds_option,
+    show,
+    synthetic_option,
+)
 from stapes.cli.parameters import runtime_options, trace_option
 from stapes.cli.tracing import tracing
 from stapes.options import RuntimeOptions
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     help="Rows of the prefill that is measured.",
 )
 @runtime_options
+@instruction_set_option
 @rounds_option
 @click.option(
     "--versus",
@@ -55,6 +62,7 @@ def command(
     positions: int,
     batch: int,
     prefill_rows: int,
+    instruction_set: str,
     rounds: int,
     versus: str | None,
     trace: Path | None,
@@ -66,7 +74,8 @@ def command(
     from stapes.graph import NO_TRACE
 
     options = RuntimeOptions(**runtime)  # type: ignore[arg-type]
-    bench = DecoderBench(synthetic, positions, batch, prefill_rows, options, rounds)
+    sizes = (positions, batch, prefill_rows)
+    bench = DecoderBench(synthetic, *sizes, options, rounds, instruction_set)
     with tracing(trace) as tracer:
         result = run(bench, _peer(versus), tracer or NO_TRACE, messages.note)
     show(result, as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stapes.cli.bench_options import json_option, rounds_option, show
+from stapes.cli.bench_options import instruction_set_option, json_option, rounds_option, show
 from stapes.cli.parameters import threads_option, trace_option
 from stapes.cli.tracing import tracing
 from stapes.options import WEIGHT_FORMATS
@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--out", "out_features", type=click.IntRange(min=1), default=3072, show_default=True)
 @click.option("--in", "in_features", type=click.IntRange(min=1), default=1024, show_default=True)
-@click.option(
-    "--instruction-set",
-    default="auto",
-    show_default=True,
-    help="avx512, avx2 or portable; auto takes the best that is there.",
-)
+@instruction_set_option
 @click.option(
     "--versus",
     type=click.Choice(["numpy", "ggml"]),

@@ -23,6 +23,12 @@ rounds_option = click.option(
     show_default=True,
     help="Rounds; figures are their medians.",
 )
+instruction_set_option = click.option(
+    "--instruction-set",
+    default="auto",
+    show_default=True,
+    help="avx512, avx2 or portable; auto takes the best that is there.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the JSON object only.")
 
 
