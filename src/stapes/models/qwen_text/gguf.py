@@ -80,12 +80,12 @@ class GgufSource:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with open_gguf(path) as store:
-            self._tokenizer = tokenizer_from_gguf(store.metadata, path, SPLITS)
-            spec = read_gguf_config(store, self._tokenizer)
-            config = to_config(spec, gguf_prefix_ids(store.metadata, path))
-            files = {"config.json": json.dumps(config)}
-            template = store.metadata.get("tokenizer.chat_template")
+        self._store = store = open_gguf(path)  # read once: a header may hold 150,000 tokens
+        self._tokenizer = tokenizer_from_gguf(store.metadata, path, SPLITS)
+        spec = read_gguf_config(store, self._tokenizer)
+        config = to_config(spec, gguf_prefix_ids(store.metadata, path))
+        files = {"config.json": json.dumps(config)}
+        template = store.metadata.get("tokenizer.chat_template")
         if isinstance(template, str):
             files["chat_template.jinja"] = template
         self.files: Folder = MemoryFolder(str(path), files)
@@ -103,10 +103,10 @@ class GgufSource:
         self, expected: Shapes, spec: DecoderSpec, options: RuntimeOptions
     ) -> Iterator[Readers]:
         """See `ModelSource`."""
-        with open_gguf(self.path) as store:
-            check_tensors(store, {gguf_name(name): shape for name, shape in expected.items()})
-            engine = Engine(options.threads or default_threads())
-            yield checkpoint_readers(GgufTensors(store, spec), engine, options)
+        shapes = {gguf_name(name): shape for name, shape in expected.items()}
+        check_tensors(self._store, shapes)
+        engine = Engine(options.threads or default_threads())
+        yield checkpoint_readers(GgufTensors(self._store, spec), engine, options)
 
 
 class GgufTensors:
