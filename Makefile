@@ -6,7 +6,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check -qq
 STAMPS := $(VENV)/.stamps
-BENCH  ?= asr --synthetic qwen3-asr-0.6b --seconds 30 --tokens 64
+BENCH  ?=
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src native -type f \
              -not -name '*.pyc' -not -name '.*' 2>/dev/null)
@@ -56,12 +56,13 @@ format: $(STAMPS)/lint ## rewrite the Python files in the project's format
 	@$(PY) -m ruff format .
 
 .PHONY: docs
-docs: $(STAMPS)/package ## write docs/cli.md anew from the command line's help
+docs: $(STAMPS)/package ## write docs/cli.md and docs/performance.md anew
 	@$(PY) docs/generate_cli.py
+	@$(PY) docs/generate_performance.py
 
 .PHONY: bench
-bench: $(STAMPS)/package ## measure the full-size synthetic model (BENCH="..." to change what)
-	@$(PY) -m stapes bench $(BENCH)
+bench: $(STAMPS)/package $(STAMPS)/bench ## measure docs/performance.md anew (BENCH="kernels asr": these steps)
+	@$(PY) tools/run_benchmarks.py $(BENCH)
 
 .PHONY: clean
 clean: ## remove .venv, build/ and caches
@@ -94,6 +95,12 @@ $(STAMPS)/test: $(STAMPS)/venv pyproject.toml
 	@echo "Installing what the tests need ..."
 	@$(PY) tools/requirements.py test parity > $(STAMPS)/test.txt
 	@$(PIP) install -r $(STAMPS)/test.txt
+	@touch $@
+
+$(STAMPS)/bench: $(STAMPS)/venv pyproject.toml
+	@echo "Installing what the benchmarks compare with ..."
+	@$(PY) tools/requirements.py bench > $(STAMPS)/bench.txt
+	@$(PIP) install -r $(STAMPS)/bench.txt
 	@touch $@
 
 $(STAMPS)/lint: $(STAMPS)/venv pyproject.toml

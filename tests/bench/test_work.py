@@ -10,11 +10,24 @@ from stapes.bench.asr import AsrBench, build
 from stapes.bench.clock import OpClock
 from stapes.bench.measure import rounds_in_turn
 from stapes.bench.synthetic import SYNTHETIC
-from stapes.bench.work import cache_bytes, encode_flops, prefill_flops, step_bytes
+from stapes.bench.work import (
+    cache_bytes,
+    encode_bytes,
+    encode_flops,
+    prefill_bytes,
+    prefill_flops,
+    step_bytes,
+    step_flops,
+)
 from stapes.decoder import Prompt
 from stapes.decoder.prompt import check_prompt
 from stapes.graph import Tracer
+from stapes.models.qwen3_asr.encoder_weights import expected_tensors
 from stapes.options import RuntimeOptions
+
+
+def encoder_tensors(config):
+    return expected_tensors(config.encoder, config.encoder_names)
 
 
 @pytest.fixture
@@ -50,6 +63,22 @@ def test_a_step_reads_the_weights_once_and_every_cache(networks):
     position = 2 * 2 * 2 * 32 * 2  # layers, keys and values, heads, head_dim, f16
     assert cache_bytes(decoder, 1000) == 1000 * position
     assert step_bytes(decoder, 100, 3) == matrices + 3 * 100 * position
+
+
+def test_what_a_prefill_and_the_encoder_read(networks, small):  # noqa: F811
+    decoder = networks.decoder
+    head = decoder.weights.head.nbytes
+    layers = decoder.weights.nbytes - head
+    assert prefill_bytes(decoder, 256) == layers + head
+    assert prefill_bytes(decoder, 257) == 2 * layers + head
+    values = sum(np.prod(m) for n, m in encoder_tensors(small).items() if len(m) > 1)
+    assert encode_bytes(networks.encoder) == pytest.approx(values * 34 / 32, rel=0.03)
+
+
+def test_a_step_computes_with_every_weight_once(small):  # noqa: F811
+    matrices = 2 * (64 * (128 + 2 * 64) + 64 * 128 + 3 * 64 * 96) + 64 * small.decoder.vocab_size
+    attention = 2 * 2 * 128 * 50
+    assert step_flops(small.decoder, 50, 3) == 3 * 2 * (matrices + attention)
 
 
 def test_the_clock_adds_up_to_what_the_tracer_says(networks):

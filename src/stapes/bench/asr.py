@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stapes.audio import SAMPLE_RATE, log_mel
 from stapes.bench.measure import Sgemm, open_engine, seconds_of
 from stapes.bench.synthetic import SYNTHETIC, RandomTensors
-from stapes.bench.work import encode_flops, prefill_flops
+from stapes.bench.work import encode_bytes, encode_flops, prefill_bytes, prefill_flops
 from stapes.decoder import GenerateOptions, Injection, Prompt, generate
 from stapes.graph import NO_TRACE, NoTracer
 from stapes.models.qwen3_asr.encoder import audio_tokens
@@ -149,9 +149,11 @@ class _Rounds:
         encoded = [encode / o.encode_s / most for o, most in zip(self.ours, limits, strict=True)]
         filled = [prefill / o.prefill_s / most for o, most in zip(self.ours, limits, strict=True)]
         return {
+            "encode_bytes": encode_bytes(self._networks.encoder),
             "encode_gflop": round(encode / 1e9, 3),
             "encode_share_of_sgemm": round(statistics.median(encoded), 3),
             "prefill_rows": rows,
+            "prefill_bytes": prefill_bytes(self._networks.decoder, rows),
             "prefill_gflop": round(prefill / 1e9, 3),
             "prefill_share_of_sgemm": round(statistics.median(filled), 3),
             "sgemm_gflops": round(statistics.median(limits) / 1e9, 1),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stapes.bench.clock import OpClock
 from stapes.bench.measure import Sgemm, StreamingRead, open_engine, rounds_in_turn
 from stapes.bench.synthetic import SYNTHETIC, RandomTensors
-from stapes.bench.work import cache_bytes, prefill_flops, step_bytes
+from stapes.bench.work import cache_bytes, prefill_bytes, prefill_flops, step_bytes, step_flops
 from stapes.decoder import Decoder, DecoderWeights, Prompt, Session, load_weights
 from stapes.decoder.prompt import CheckedPrompt, check_prompt
 from stapes.graph import NO_TRACE, NativeExecutor, NoTracer
@@ -184,7 +184,7 @@ def _step_figures(
     seen = bench.positions + STEPS // 2  # on average
     nbytes = step_bytes(runs.decoder, seen, bench.batch)
     attention = statistics.median(ops["cached_attention"] for ops in rounds) / STEPS
-    cache_gb_s = cache_bytes(runs.decoder, seen) * bench.batch / attention / 1e9
+    cache = cache_bytes(runs.decoder, seen) * bench.batch
     outside = [1 - sum(ops.values()) / wall for ops, wall in zip(rounds, walls_s, strict=True)]
     return {
         "positions": bench.positions,
@@ -192,10 +192,12 @@ def _step_figures(
         "step_ms": round(step_s * 1e3, 3),
         "tokens_per_s": round(bench.batch / step_s, 2),
         "step_bytes": nbytes,
+        "step_gflop": round(step_flops(runs.decoder.spec, seen, bench.batch) / 1e9, 3),
         "streaming_read_gb_s": round(read_gb_s, 2),
         "share_of_read": round(nbytes / step_s / 1e9 / read_gb_s, 3),
+        "weights_share_of_read": round((nbytes - cache) / step_s / 1e9 / read_gb_s, 3),
         "attention_ms": round(attention * 1e3, 3),
-        "attention_share_of_read": round(cache_gb_s / read_gb_s, 3),
+        "attention_share_of_read": round(cache / attention / 1e9 / read_gb_s, 3),
         "outside_kernels_share": round(statistics.median(outside), 4),
     }
 
@@ -206,6 +208,7 @@ def _prefill_figures(runs: _Runs, sgemm_gflops: float, prefill_s: float) -> dict
     return {
         "prefill_rows": rows,
         "prefill_rows_per_s": round(rows / prefill_s, 1),
+        "prefill_bytes": prefill_bytes(runs.decoder, rows),
         "prefill_gflop": round(flops / 1e9, 3),
         "sgemm_gflops": round(sgemm_gflops, 1),
         "share_of_sgemm": round(flops / prefill_s / 1e9 / sgemm_gflops, 3),

@@ -137,6 +137,7 @@ class _Table:
             "gflops": round(gflops, 2),
             "share_of_read": round(gb_s / self.reads[-1], 3),
             "share_of_sgemm": round(gflops / self.products[-1], 3),
+            "weight_bytes": nbytes,
         }
 
 

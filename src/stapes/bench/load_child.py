@@ -39,9 +39,9 @@ def main() -> None:
 
 
 def _weights_bytes(model: Any) -> int:
-    encoder = (model.encoder._stem.plan, model.encoder._body.plan)
-    matrices = {id(m): int(m.nbytes) for plan in encoder for m in plan.matrices}
-    return int(model.decoder.weights.nbytes) + sum(matrices.values())
+    plans = (model.encoder._stem.plan, model.encoder._body.plan)
+    encoder = sum(int(matrix.nbytes) for plan in plans for matrix in plan.matrices)
+    return int(model.decoder.weights.nbytes) + encoder
 
 
 def _transcribe(model: Any, seconds: float) -> int:

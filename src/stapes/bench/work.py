@@ -7,8 +7,9 @@ Norms, activations and quantising are left out; so is what padding adds.
 from __future__ import annotations
 
 from stapes.decoder import Decoder, DecoderSpec
+from stapes.decoder.session import PREFILL_ROWS
 from stapes.models.qwen3_asr.config import CHUNK_FRAMES, CHUNK_TOKENS, EncoderSpec
-from stapes.models.qwen3_asr.encoder import audio_tokens
+from stapes.models.qwen3_asr.encoder import AudioEncoder, audio_tokens
 from stapes.models.qwen3_asr.encoder_weights import halved
 
 _PAGE_POSITIONS = 512
@@ -29,6 +30,21 @@ def cache_bytes(decoder: Decoder, positions: int) -> int:
     return decoder.new_cache().page_bytes * positions // _PAGE_POSITIONS
 
 
+def step_flops(spec: DecoderSpec, positions: int, batch: int) -> float:
+    """FLOPs of a step of `batch` sequences that see so many positions each."""
+    inter, hidden = spec.intermediate_size, spec.hidden_size
+    layer = hidden * (2 * spec.q_size + 2 * spec.kv_size + 3 * inter) + 2 * spec.q_size * positions
+    return 2.0 * batch * (spec.num_hidden_layers * layer + hidden * spec.head_size)
+
+
+def prefill_bytes(decoder: Decoder, rows: int) -> int:
+    """Bytes that a prefill must read: the layers once for every block of rows, the head once."""
+    head = decoder.weights.head.nbytes
+    layers = decoder.weights.nbytes - decoder.weights.embedding.nbytes
+    layers -= head if decoder.weights.head is not decoder.weights.embedding else 0
+    return layers * -(-rows // PREFILL_ROWS) + head
+
+
 def prefill_flops(spec: DecoderSpec, rows: int) -> float:
     """FLOPs of a prefill from an empty cache, whose last row alone is picked."""
     hidden, inter = spec.hidden_size, spec.intermediate_size
@@ -39,6 +55,12 @@ def prefill_flops(spec: DecoderSpec, rows: int) -> float:
     keys = rows * (rows + 1) / 2
     attention = 2 * layers * spec.q_size * keys
     return 2.0 * (rows * every_row + attention + after_attention + hidden * spec.head_size)
+
+
+def encode_bytes(encoder: AudioEncoder) -> int:
+    """Bytes that encoding must read: every weight once."""
+    plans = (encoder._stem.plan, encoder._body.plan)
+    return sum(matrix.nbytes for plan in plans for matrix in plan.matrices)
 
 
 def encode_flops(spec: EncoderSpec, frames: int) -> float:
