@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -141,10 +142,11 @@ def test_the_picture_of_a_run(small, script):  # noqa: F811
 
 
 def test_the_steps_are_commands(script):
+    parent = click.Context(root, **root.context_settings)  # click keeps the help option it makes
     for arguments in script("run_benchmarks").STEPS.values():
         name, *rest = arguments.split()
-        command = bench.get_command(None, name)
-        command.make_context(name, rest)
+        command = bench.get_command(parent, name)
+        command.make_context(name, rest, parent=parent)
 
 
 def test_avx2_kernels_run_beside_the_avx2_sgemm(script, tmp_path, monkeypatch):
