@@ -16,6 +16,7 @@ from stapes.errors import RequestError
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(measure, "_READ_BYTES", 1 << 23)
+    monkeypatch.setattr(measure, "_SETTLE_S", 0.0)
     monkeypatch.setattr(kernels, "ROTATE_BYTES", 1 << 20)
 
 

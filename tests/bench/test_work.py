@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -92,6 +94,13 @@ def test_the_clock_adds_up_to_what_the_tracer_says(networks):
     assert set(seconds) == set(traced)
     assert seconds["linear"] == pytest.approx(traced["linear"], rel=1e-6)
     assert clock.take() == {}
+
+
+def test_threads_of_what_ran_before_are_given_time_to_sleep(monkeypatch):
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    rounds_in_turn([lambda: slept.append(0.0)], 1)
+    assert slept == [0.05, 0.0, 0.05, 0.0]
 
 
 def test_work_is_done_in_turn_and_the_first_round_is_not_counted():

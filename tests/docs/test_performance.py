@@ -37,6 +37,7 @@ def script(monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(measure, "_READ_BYTES", 1 << 23)
+    monkeypatch.setattr(measure, "_SETTLE_S", 0.0)
     monkeypatch.setattr(kernels, "ROTATE_BYTES", 1 << 20)
 
 

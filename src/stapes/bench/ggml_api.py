@@ -63,6 +63,7 @@ _CPU: dict[str, tuple[Any, ...]] = {
     "ggml_backend_cpu_set_n_threads": (None, _POINTER, c_int),
     "ggml_backend_cpu_set_threadpool": (None, _POINTER, _POINTER),
     "ggml_threadpool_new": (_POINTER, _POINTER),
+    "ggml_threadpool_pause": (None, _POINTER),
     "ggml_threadpool_free": (None, _POINTER),
     "ggml_cpu_has_avx2": (c_int,),
     "ggml_cpu_has_avx512": (c_int,),

@@ -14,6 +14,7 @@ from stapes.graph.native import instruction_sets, stream_sum
 from stapes.system import default_threads
 
 _READ_BYTES = 1 << 29  # far beyond any cache
+_SETTLE_S = 0.05  # threads of what ran before may spin for work: OpenBLAS's do so for 2^26 cycles
 
 
 def open_engine(threads: int | None, instruction_set: str) -> Engine:
@@ -38,6 +39,11 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def _settled_seconds_of(work: Callable[[], object]) -> float:
+    time.sleep(_SETTLE_S)
+    return seconds_of(work)
+
+
 def _nothing() -> None:
     pass
 
@@ -51,7 +57,7 @@ def rounds_in_turn(
     """
     runs = []
     for _ in range(rounds + 1):
-        runs.append([seconds_of(work) for work in works])
+        runs.append([_settled_seconds_of(work) for work in works])
         between()
     return list(zip(*runs[1:], strict=True))
 

@@ -79,10 +79,10 @@ class GgmlLayers:
         self.nbytes = bench.out_features * self._row_bytes(self._type, bench.in_features)
         self.copies = bench.copies(self.nbytes)
         self._backend = ggml.call("ggml_backend_cpu_init")
-        pool = ggml.threadpool(threads)
+        self._pool = ggml.threadpool(threads)
         ggml.call("ggml_backend_cpu_set_n_threads", self._backend, threads)
-        ggml.call("ggml_backend_cpu_set_threadpool", self._backend, pool)
-        weakref.finalize(self, _free_pool, ggml, self._backend, pool)
+        ggml.call("ggml_backend_cpu_set_threadpool", self._backend, self._pool)
+        weakref.finalize(self, _free_pool, ggml, self._backend, self._pool)
         buffer_type = self._buffer_type()
         self.buffer = ggml.call("ggml_backend_buft_name", buffer_type).decode()
         self._weights = self._tensors(buffer_type, self.copies)
@@ -144,6 +144,7 @@ class GgmlLayers:
 
         def run() -> NDArray[np.float32]:
             status = call("ggml_backend_graph_compute", self._backend, graph)
+            call("ggml_threadpool_pause", self._pool)  # or it would spin beside what runs next
             if status != 0:
                 raise RuntimeError(f"ggml_backend_graph_compute returned {status}")
             call("ggml_backend_tensor_get", output, y.ctypes.data, 0, y.nbytes)
