@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-WIDTH, LEFT, RIGHT = 1200, 90, 20
+WIDTH, LEFT, RIGHT = 1200, 90, 40
 ROW, OPS_HEIGHT = 26, 110
 _SLICES = 360
 _PALETTE = (
