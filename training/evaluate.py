@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--runtime", choices=RUNTIMES, default="stapes")
     parser.add_argument("--weights", choices=("f32", "bf16", "q8"), default="f32")
     parser.add_argument("--model", type=Path, default=BUNDLED)
-    parser.add_argument("--clips", type=int, default=200)
+    parser.add_argument("--clips", type=int, default=1000)
     parser.add_argument("--errors", action="store_true", help="print every clip that is wrong")
     args = parser.parse_args()
     try:

@@ -1,6 +1,6 @@
 """Step 4: write a checkpoint as an ordinary Hugging Face folder ("-hf" layout), bf16.
 
-    python -m training.export [--checkpoint training/runs/tiny-en/best.pt] [--output DIR]
+    python -m training.export [--checkpoint training/runs/second/last.pt] [--output DIR]
 
 Without a checkpoint (`--untrained`) the folder holds random weights of the right shape.
 """
@@ -20,7 +20,7 @@ from training.tokenizer import save_tokenizer
 
 ROOT = Path(__file__).parent.parent
 BUNDLED = ROOT / "src/stapes/models/bundled/tiny-en"
-CHECKPOINT = Path(__file__).parent / "runs/tiny-en/best.pt"
+CHECKPOINT = Path(__file__).parent / "runs/second/last.pt"
 PROCESSOR = {
     "processor_class": "Qwen3ASRProcessor",
     "timestamp_segment_time": 80,

@@ -49,7 +49,7 @@ def concatenate(digits: list[int], kind: str, rng: Generator) -> np.ndarray:
     return np.concatenate(pieces)
 
 
-def human_clips(count: int = 200, seed: int = 2026) -> list[Clip]:
+def human_clips(count: int = 1000, seed: int = 2026) -> list[Clip]:
     """Random strings of one to ten digits, half from each package."""
     rng = np.random.default_rng(seed)
     clips = []
