@@ -42,23 +42,29 @@ STAPES_INLINE size_t visible_in(const AttendJob& job, size_t query, size_t first
     return visible - first < size_t(kKeyBlock) ? visible - first : size_t(kKeyBlock);
 }
 
-// R queries against one tile of 16 keys.
-template <class Kv, int R>
-STAPES_INLINE void score_tile(const AttendJob& job, size_t query, const typename Kv::word* keys,
-                              float* scores) {
-    VF sum[R][kParts];
+// How many vectors of independent sums a loop needs to hide the latency of fma, for R rows.
+template <int R>
+constexpr int kGroups = R * kParts >= 8 ? 1 : 8 / (R * kParts);
+
+// R queries against T neighbouring tiles of 16 keys.
+template <class Kv, int R, int T>
+STAPES_INLINE void score_tiles(const AttendJob& job, size_t query, const typename Kv::word* keys,
+                               float* scores) {
+    const size_t tile_words = job.head_dim * kKeyTile;
+    VF sum[R][T * kParts];
     const float* q[R];
     for (int r = 0; r < R; ++r) {
-        for (int p = 0; p < kParts; ++p) sum[r][p] = vf_zero();
+        for (int p = 0; p < T * kParts; ++p) sum[r][p] = vf_zero();
         q[r] = job.q[query + r];
     }
     for (size_t i = 0; i < job.head_dim; ++i) {
-        VF k[kParts];
-        for (int p = 0; p < kParts; ++p) k[p] = Kv::load(keys + i * kKeyTile + p * kLanes);
+        VF k[T * kParts];
+        for (int p = 0; p < T * kParts; ++p)
+            k[p] = Kv::load(keys + (p / kParts) * tile_words + i * kKeyTile + p % kParts * kLanes);
 #pragma GCC unroll 12
         for (int r = 0; r < R; ++r) {
             VF value = vf_set1(q[r][i]);
-            for (int p = 0; p < kParts; ++p) {
+            for (int p = 0; p < T * kParts; ++p) {
                 sum[r][p] = vf_fma(k[p], value, sum[r][p]);
                 pin(sum[r][p]);
             }
@@ -66,32 +72,39 @@ STAPES_INLINE void score_tile(const AttendJob& job, size_t query, const typename
     }
     VF scale = vf_set1(job.scale);
     for (int r = 0; r < R; ++r)
-        for (int p = 0; p < kParts; ++p)
+        for (int p = 0; p < T * kParts; ++p)
             vf_store(scores + r * kKeyBlock + p * kLanes, vf_mul(sum[r][p], scale));
 }
 
+// Rows against `tiles` tiles.
 template <class Kv>
 struct ScoreRows {
     const AttendJob& job;
     const typename Kv::word* keys;
-    float* scores;  // of query 0, at this tile
+    size_t tiles;
+    float* scores;  // of query 0, at the first tile
     template <int R>
     void run(size_t query) const {
-        score_tile<Kv, R>(job, query, keys, scores + query * kKeyBlock);
+        constexpr int T = kGroups<R>;
+        const size_t tile_words = job.head_dim * kKeyTile;
+        float* target = scores + query * kKeyBlock;
+        size_t tile = 0;
+        for (; tile + T <= tiles; tile += T)
+            score_tiles<Kv, R, T>(job, query, keys + tile * tile_words, target + tile * kKeyTile);
+        for (; tile < tiles; ++tile)
+            score_tiles<Kv, R, 1>(job, query, keys + tile * tile_words, target + tile * kKeyTile);
     }
 };
 
 template <class Kv>
 static void score_block(const AttendJob& job, const AttendScratch& s, size_t block, size_t keys) {
-    const size_t tile_words = job.head_dim * kKeyTile;
+    const size_t tile_words = job.head_dim * kKeyTile, tiles = ceil_div(keys, kKeyTile);
     const auto* k = static_cast<const typename Kv::word*>(job.k[block]);
-    for (size_t first = 0; first < keys; first += kKeyTile, k += tile_words) {
-        if (job.queries < kWidenFrom) {
-            by_panel(job.queries, ScoreRows<Kv>{job, k, s.scores + first});
-            continue;
-        }
+    if (job.queries < kWidenFrom)
+        return by_panel(job.queries, ScoreRows<Kv>{job, k, tiles, s.scores});
+    for (size_t tile = 0; tile < tiles; ++tile, k += tile_words) {
         for (size_t i = 0; i < tile_words; i += kLanes) vf_store(s.keys + i, Kv::load(k + i));
-        by_panel(job.queries, ScoreRows<KvF32>{job, s.keys, s.scores + first});
+        by_panel(job.queries, ScoreRows<KvF32>{job, s.keys, 1, s.scores + tile * kKeyTile});
     }
 }
 
@@ -111,27 +124,27 @@ STAPES_INLINE void softmax_block(float* scores, size_t visible, float* maximum, 
     *total = vf_sum(sum);
 }
 
-// partial[R][16 lanes] += p[R][keys] * v, keys [from, to) in order.
-template <class Kv, int R>
+// partial[R][G * 16 lanes] += p[R][keys] * v, keys [from, to) in order.
+template <class Kv, int R, int G>
 STAPES_INLINE void value_lanes(const float* p, const typename Kv::word* v, size_t v_stride,
                                size_t from, size_t to, float* partial, size_t padded) {
-    VF sum[R][kParts];
+    VF sum[R][G * kParts];
     for (int r = 0; r < R; ++r)
-        for (int i = 0; i < kParts; ++i) sum[r][i] = vf_load(partial + r * padded + i * kLanes);
+        for (int i = 0; i < G * kParts; ++i) sum[r][i] = vf_load(partial + r * padded + i * kLanes);
     for (size_t j = from; j < to; ++j) {
-        VF value[kParts];
-        for (int i = 0; i < kParts; ++i) value[i] = Kv::load(v + j * v_stride + i * kLanes);
+        VF value[G * kParts];
+        for (int i = 0; i < G * kParts; ++i) value[i] = Kv::load(v + j * v_stride + i * kLanes);
 #pragma GCC unroll 12
         for (int r = 0; r < R; ++r) {
             VF weight = vf_set1(p[r * kKeyBlock + j]);
-            for (int i = 0; i < kParts; ++i) {
+            for (int i = 0; i < G * kParts; ++i) {
                 sum[r][i] = vf_fma(weight, value[i], sum[r][i]);
                 pin(sum[r][i]);
             }
         }
     }
     for (int r = 0; r < R; ++r)
-        for (int i = 0; i < kParts; ++i) vf_store(partial + r * padded + i * kLanes, sum[r][i]);
+        for (int i = 0; i < G * kParts; ++i) vf_store(partial + r * padded + i * kLanes, sum[r][i]);
 }
 
 template <class Kv>
@@ -148,15 +161,22 @@ struct ValueRows {
             size_t visible = visible_in(job, query + r, first);
             common = visible < common ? visible : common;
         }
-        for (size_t lane = 0; lane < s.padded; lane += kTile) {
-            const float* p = s.scores + query * kKeyBlock;
-            float* partial = s.partial + query * s.padded + lane;
-            value_lanes<Kv, R>(p, v + lane, v_stride, 0, common, partial, s.padded);
-            for (int r = 0; r < R; ++r)
-                value_lanes<Kv, 1>(p + r * kKeyBlock, v + lane, v_stride, common,
-                                   visible_in(job, query + r, first), partial + r * s.padded,
-                                   s.padded);
-        }
+        size_t lane = 0;
+        for (; lane + kGroups<R> * kTile <= s.padded; lane += kGroups<R> * kTile)
+            add_values<R, kGroups<R>>(query, lane, common);
+        for (; lane < s.padded; lane += kTile) add_values<R, 1>(query, lane, common);
+    }
+
+    // The keys that all R rows see, then what each row sees beyond.
+    template <int R, int G>
+    void add_values(size_t query, size_t lane, size_t common) const {
+        const float* p = s.scores + query * kKeyBlock;
+        float* partial = s.partial + query * s.padded + lane;
+        value_lanes<Kv, R, G>(p, v + lane, v_stride, 0, common, partial, s.padded);
+        for (int r = 0; r < R; ++r)
+            value_lanes<Kv, 1, G>(p + r * kKeyBlock, v + lane, v_stride, common,
+                                  visible_in(job, query + r, first), partial + r * s.padded,
+                                  s.padded);
     }
 };
 

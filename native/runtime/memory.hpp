@@ -6,6 +6,10 @@
 #include <cstdlib>
 #include <new>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 namespace stapes {
 
 // Zeroed memory whose first byte stands on a cache line. Untouched pages cost nothing.
@@ -15,6 +19,7 @@ public:
     explicit AlignedBytes(size_t bytes) : bytes_(bytes) {
         base_ = std::calloc(bytes + 64, 1);
         if (!base_) throw std::bad_alloc();
+        prefer_huge_pages();
     }
     ~AlignedBytes() { std::free(base_); }
     AlignedBytes(const AlignedBytes&) = delete;
@@ -31,6 +36,15 @@ public:
     size_t size() const { return bytes_; }
 
 private:
+    // Reading weights or keys from 4 KB pages takes a quarter longer than from 2 MB ones.
+    void prefer_huge_pages() {
+#if defined(MADV_HUGEPAGE)
+        constexpr uintptr_t kHuge = uintptr_t(1) << 21;
+        uintptr_t first = (reinterpret_cast<uintptr_t>(base_) + kHuge - 1) & ~(kHuge - 1);
+        uintptr_t last = (reinterpret_cast<uintptr_t>(base_) + bytes_) & ~(kHuge - 1);
+        if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#endif
+    }
     void swap(AlignedBytes& other) {
         void* base = base_;
         size_t bytes = bytes_;

@@ -126,7 +126,7 @@ def test_packing_needs_little_more_memory_than_its_result(kind: str) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert packed.nbytes <= peak < packed.nbytes + 8_000_000 < rows * 64 * 4
+    assert peak < 8_000_000 < rows * 64 * 4  # the result lies in an arena
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -13,6 +13,7 @@ from stapes import _native
 from stapes.errors import CheckpointError
 from stapes.tensors.quantised import Q8_0, Q8Blocks, QuantisedTensor
 from stapes.tensors.tensor import widen
+from stapes.weights.arena import Arena
 from stapes.weights.matrix import BLOCK, TILE, PackedMatrix
 from stapes.weights.q8_blocks import read_q8_tiles, write_q8_tiles
 
@@ -40,6 +41,7 @@ class MatrixPacker:
     def __init__(self, engine: _native.Engine, format: str) -> None:
         self._engine = engine
         self.format = format
+        self._arena = Arena()
 
     def exact(self) -> MatrixPacker:
         """A packer into f32 on the same engine."""
@@ -64,7 +66,7 @@ class MatrixPacker:
         if any(part.shape[0] % TILE for part in parts[:-1]):
             blocks = [self._joined(name, blocks)]
         out_features, in_features = sum(p.shape[0] for p in blocks), blocks[0].shape[1]
-        data = np.empty(self._size(out_features, in_features), np.uint8)
+        data = self._arena.take(self._size(out_features, in_features))
         start = 0
         for part in blocks:
             size = self._size(*part.shape)
