@@ -100,7 +100,7 @@ def test_threads_of_what_ran_before_are_given_time_to_sleep(monkeypatch):
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     rounds_in_turn([lambda: slept.append(0.0)], 1)
-    assert slept == [0.05, 0.0, 0.05, 0.0]
+    assert slept == [0.2, 0.0, 0.2, 0.0]
 
 
 def test_work_is_done_in_turn_and_the_first_round_is_not_counted():

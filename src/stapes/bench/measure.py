@@ -14,7 +14,7 @@ from stapes.graph.native import instruction_sets, stream_sum
 from stapes.system import default_threads
 
 _READ_BYTES = 1 << 29  # far beyond any cache
-_SETTLE_S = 0.05  # threads of what ran before may spin for work: OpenBLAS's do so for 2^26 cycles
+_SETTLE_S = 0.2  # threads of what ran before may spin for work: OpenBLAS's do, for 0.1 s and more
 
 
 def open_engine(threads: int | None, instruction_set: str) -> Engine:

@@ -33,7 +33,8 @@ class Arena:
 
 def _mapping(size: int) -> NDArray[np.uint8]:
     try:
-        mapping = mmap.mmap(-1, size)
+        # Private: a shared mapping, which is Python's default, is never given huge pages.
+        mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
         raise MemoryError(f"{size} bytes could not be mapped") from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
