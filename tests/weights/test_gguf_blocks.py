@@ -122,7 +122,7 @@ def test_packing_needs_little_more_memory_than_its_result(kind: str) -> None:
     part = tensor(stored, kind, 64)
     tracemalloc.start()
     try:
-        packed = packer().pack("t", part)
+        packer().pack("t", part)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
