@@ -19,21 +19,63 @@ struct KvBf16 {
 };
 
 constexpr size_t kWidenFrom = 7;  // queries from which a block is widened to f32 first
+constexpr size_t kKeyChunk = 32;  // keys whose values are used, all lanes of them, while they are in L1
+
+// What attention over some keys gives: for each query the largest score, the sum of the weights
+// exp(score - largest), and the values summed with these weights. In attend_partial_floats().
+struct Attended {
+    float *values, *maxima, *totals;  // [queries][padded], [queries], [queries]
+    size_t padded;
+    Attended(const AttendJob& job, float* memory)
+        : values(memory), padded(round_up(job.head_dim, kTile)) {
+        maxima = values + job.queries * padded;
+        totals = maxima + job.queries;
+    }
+    void clear(size_t queries) const {
+        memset(values, 0, queries * padded * sizeof(float));
+        for (size_t query = 0; query < queries; ++query) {
+            maxima[query] = -__builtin_inff();
+            totals[query] = 0.0f;
+        }
+    }
+};
 
 // The parts of AttendJob::scratch.
 struct AttendScratch {
-    float *scores, *partial, *sum, *maxima, *totals, *keys, *values;
+    float *scores, *sum, *partial, *keys, *values;
     size_t padded;
     explicit AttendScratch(const AttendJob& job) : padded(round_up(job.head_dim, kTile)) {
-        scores = job.scratch;                                // [queries][256]
-        partial = scores + job.queries * kKeyBlock;          // [queries][padded]
-        sum = partial + job.queries * padded;                // [queries][padded]
-        maxima = sum + job.queries * padded;                 // [queries]
-        totals = maxima + job.queries;                       // [queries]
-        keys = totals + job.queries;                         // [head_dim][16]
-        values = keys + kKeyTile * job.head_dim;             // [256][padded]
+        scores = job.scratch;                                            // [queries][256]
+        sum = scores + job.queries * kKeyBlock;                          // an Attended
+        partial = sum + attend_partial_floats(job.queries, job.head_dim);  // an Attended
+        keys = partial + attend_partial_floats(job.queries, job.head_dim);  // [head_dim][16]
+        values = keys + kKeyTile * job.head_dim;                         // [256][padded]
     }
 };
+
+// Words of the cache that are used now, and those that will be used when these are done with: they
+// are fetched into the second level of cache meanwhile, for memory is far away. Prefetching changes
+// no result, and may point anywhere.
+template <class Kv>
+struct Stream {
+    const typename Kv::word *now, *next;
+    Stream operator+(size_t words) const { return {now + words, next + words}; }
+    VF load(size_t index) const { return Kv::load(now + index); }
+    void fetch_next(size_t index) const { prefetch_far(next + index); }
+};
+
+// The keys of a block are followed by its values, these by the keys of the next block or job.
+template <class Kv>
+STAPES_INLINE Stream<Kv> key_stream(const AttendJob& job, size_t block) {
+    return {static_cast<const typename Kv::word*>(job.k[block]),
+            static_cast<const typename Kv::word*>(job.v[block])};
+}
+template <class Kv>
+STAPES_INLINE Stream<Kv> value_stream(const AttendJob& job, size_t block) {
+    const void* next = block + 1 < job.blocks ? job.k[block + 1] : job.later;
+    return {static_cast<const typename Kv::word*>(job.v[block]),
+            static_cast<const typename Kv::word*>(next)};
+}
 
 // Visible keys of a query inside the block that starts at `first`.
 STAPES_INLINE size_t visible_in(const AttendJob& job, size_t query, size_t first) {
@@ -48,7 +90,7 @@ constexpr int kGroups = R * kParts >= 8 ? 1 : 8 / (R * kParts);
 
 // R queries against T neighbouring tiles of 16 keys.
 template <class Kv, int R, int T>
-STAPES_INLINE void score_tiles(const AttendJob& job, size_t query, const typename Kv::word* keys,
+STAPES_INLINE void score_tiles(const AttendJob& job, size_t query, const Stream<Kv>& keys,
                                float* scores) {
     const size_t tile_words = job.head_dim * kKeyTile;
     VF sum[R][T * kParts];
@@ -59,8 +101,9 @@ STAPES_INLINE void score_tiles(const AttendJob& job, size_t query, const typenam
     }
     for (size_t i = 0; i < job.head_dim; ++i) {
         VF k[T * kParts];
+        for (int t = 0; t < T; ++t) keys.fetch_next(t * tile_words + i * kKeyTile);
         for (int p = 0; p < T * kParts; ++p)
-            k[p] = Kv::load(keys + (p / kParts) * tile_words + i * kKeyTile + p % kParts * kLanes);
+            k[p] = keys.load((p / kParts) * tile_words + i * kKeyTile + p % kParts * kLanes);
 #pragma GCC unroll 12
         for (int r = 0; r < R; ++r) {
             VF value = vf_set1(q[r][i]);
@@ -80,7 +123,7 @@ STAPES_INLINE void score_tiles(const AttendJob& job, size_t query, const typenam
 template <class Kv>
 struct ScoreRows {
     const AttendJob& job;
-    const typename Kv::word* keys;
+    Stream<Kv> keys;
     size_t tiles;
     float* scores;  // of query 0, at the first tile
     template <int R>
@@ -99,12 +142,13 @@ struct ScoreRows {
 template <class Kv>
 static void score_block(const AttendJob& job, const AttendScratch& s, size_t block, size_t keys) {
     const size_t tile_words = job.head_dim * kKeyTile, tiles = ceil_div(keys, kKeyTile);
-    const auto* k = static_cast<const typename Kv::word*>(job.k[block]);
+    Stream<Kv> k = key_stream<Kv>(job, block);
     if (job.queries < kWidenFrom)
         return by_panel(job.queries, ScoreRows<Kv>{job, k, tiles, s.scores});
-    for (size_t tile = 0; tile < tiles; ++tile, k += tile_words) {
-        for (size_t i = 0; i < tile_words; i += kLanes) vf_store(s.keys + i, Kv::load(k + i));
-        by_panel(job.queries, ScoreRows<KvF32>{job, s.keys, 1, s.scores + tile * kKeyTile});
+    for (size_t tile = 0; tile < tiles; ++tile, k = k + tile_words) {
+        for (size_t i = 0; i < tile_words; i += kLanes) vf_store(s.keys + i, k.load(i));
+        Stream<KvF32> wide{s.keys, s.keys};
+        by_panel(job.queries, ScoreRows<KvF32>{job, wide, 1, s.scores + tile * kKeyTile});
     }
 }
 
@@ -124,16 +168,17 @@ STAPES_INLINE void softmax_block(float* scores, size_t visible, float* maximum, 
     *total = vf_sum(sum);
 }
 
-// partial[R][G * 16 lanes] += p[R][keys] * v, keys [from, to) in order.
+// sums[R][G * 16 lanes] += p[R][keys] * v, `keys` keys in order.
 template <class Kv, int R, int G>
-STAPES_INLINE void value_lanes(const float* p, const typename Kv::word* v, size_t v_stride,
-                               size_t from, size_t to, float* partial, size_t padded) {
+STAPES_INLINE void value_lanes(const float* p, const Stream<Kv>& v, size_t v_stride, size_t keys,
+                               float* sums, size_t padded) {
     VF sum[R][G * kParts];
     for (int r = 0; r < R; ++r)
-        for (int i = 0; i < G * kParts; ++i) sum[r][i] = vf_load(partial + r * padded + i * kLanes);
-    for (size_t j = from; j < to; ++j) {
+        for (int i = 0; i < G * kParts; ++i) sum[r][i] = vf_load(sums + r * padded + i * kLanes);
+    for (size_t j = 0; j < keys; ++j) {
         VF value[G * kParts];
-        for (int i = 0; i < G * kParts; ++i) value[i] = Kv::load(v + j * v_stride + i * kLanes);
+        for (int g = 0; g < G; ++g) v.fetch_next(j * v_stride + g * kTile);
+        for (int i = 0; i < G * kParts; ++i) value[i] = v.load(j * v_stride + i * kLanes);
 #pragma GCC unroll 12
         for (int r = 0; r < R; ++r) {
             VF weight = vf_set1(p[r * kKeyBlock + j]);
@@ -144,16 +189,17 @@ STAPES_INLINE void value_lanes(const float* p, const typename Kv::word* v, size_
         }
     }
     for (int r = 0; r < R; ++r)
-        for (int i = 0; i < G * kParts; ++i) vf_store(partial + r * padded + i * kLanes, sum[r][i]);
+        for (int i = 0; i < G * kParts; ++i) vf_store(sums + r * padded + i * kLanes, sum[r][i]);
 }
 
 template <class Kv>
 struct ValueRows {
     const AttendJob& job;
     const AttendScratch& s;
-    const typename Kv::word* v;
+    Stream<Kv> v;
     size_t v_stride;
     size_t first;  // position of the block's first key
+    float* sums;   // [queries][padded]
     template <int R>
     void run(size_t query) const {
         size_t common = kKeyBlock;
@@ -161,57 +207,44 @@ struct ValueRows {
             size_t visible = visible_in(job, query + r, first);
             common = visible < common ? visible : common;
         }
-        size_t lane = 0;
-        for (; lane + kGroups<R> * kTile <= s.padded; lane += kGroups<R> * kTile)
-            add_values<R, kGroups<R>>(query, lane, common);
-        for (; lane < s.padded; lane += kTile) add_values<R, 1>(query, lane, common);
+        for (size_t from = 0; from < common; from += kKeyChunk)
+            add_keys<R>(query, from, from + kKeyChunk < common ? from + kKeyChunk : common);
+        for (int r = 0; r < R; ++r) add_keys<1>(query + r, common, visible_in(job, query + r, first));
     }
 
-    // The keys that all R rows see, then what each row sees beyond.
-    template <int R, int G>
-    void add_values(size_t query, size_t lane, size_t common) const {
-        const float* p = s.scores + query * kKeyBlock;
-        float* partial = s.partial + query * s.padded + lane;
-        value_lanes<Kv, R, G>(p, v + lane, v_stride, 0, common, partial, s.padded);
-        for (int r = 0; r < R; ++r)
-            value_lanes<Kv, 1, G>(p + r * kKeyBlock, v + lane, v_stride, common,
-                                  visible_in(job, query + r, first), partial + r * s.padded,
-                                  s.padded);
+    // Keys [from, to), which all R rows see.
+    template <int R>
+    void add_keys(size_t query, size_t from, size_t to) const {
+        constexpr int G = kGroups<R>;
+        const float* p = s.scores + query * kKeyBlock + from;
+        const Stream<Kv> chunk = v + from * v_stride;
+        float* sum = sums + query * s.padded;
+        size_t lane = 0;
+        for (; lane + G * kTile <= s.padded; lane += G * kTile)
+            value_lanes<Kv, R, G>(p, chunk + lane, v_stride, to - from, sum + lane, s.padded);
+        for (; lane < s.padded; lane += kTile)
+            value_lanes<Kv, R, 1>(p, chunk + lane, v_stride, to - from, sum + lane, s.padded);
     }
 };
 
 template <class Kv>
-static void value_block(const AttendJob& job, const AttendScratch& s, size_t block, size_t keys) {
-    const auto* v = static_cast<const typename Kv::word*>(job.v[block]);
+static void value_block(const AttendJob& job, const AttendScratch& s, size_t block, size_t keys,
+                        float* sums) {
+    const Stream<Kv> v = value_stream<Kv>(job, block);
     const size_t first = block * kKeyBlock;
-    memset(s.partial, 0, job.queries * s.padded * sizeof(float));
-    if (job.queries < kWidenFrom) {
-        by_panel(job.queries, ValueRows<Kv>{job, s, v, job.v_stride, first});
-        return;
-    }
+    memset(sums, 0, job.queries * s.padded * sizeof(float));
+    if (job.queries < kWidenFrom)
+        return by_panel(job.queries, ValueRows<Kv>{job, s, v, job.v_stride, first, sums});
     for (size_t j = 0; j < keys; ++j)
         for (size_t lane = 0; lane < s.padded; lane += kLanes)
-            vf_store(s.values + j * s.padded + lane, Kv::load(v + j * job.v_stride + lane));
-    by_panel(job.queries, ValueRows<KvF32>{job, s, s.values, s.padded, first});
-}
-
-// The block's partial joins what the blocks before it gave.
-static void combine(const AttendScratch& s, size_t query, float maximum, float total) {
-    float* sum = s.sum + query * s.padded;
-    const float* partial = s.partial + query * s.padded;
-    float before = s.maxima[query];
-    float both = maximum > before ? maximum : before;
-    float steps[kLanes] = {before - both, maximum - both};
-    vf_store(steps, vf_exp(vf_load(steps)));
-    VF keep = vf_set1(steps[0]), join = vf_set1(steps[1]);
-    for (size_t i = 0; i < s.padded; i += kLanes)
-        vf_store(sum + i, vf_fma(vf_load(sum + i), keep, vf_mul(vf_load(partial + i), join)));
-    s.totals[query] = s.totals[query] * steps[0] + total * steps[1];
-    s.maxima[query] = both;
+            vf_store(s.values + j * s.padded + lane, v.load(j * job.v_stride + lane));
+    Stream<KvF32> wide{s.values, s.values};
+    by_panel(job.queries, ValueRows<KvF32>{job, s, wide, s.padded, first, sums});
 }
 
 template <class Kv>
-static void attend_block(const AttendJob& job, const AttendScratch& s, size_t block) {
+static void attend_one(const AttendJob& job, size_t block, const Attended& result) {
+    const AttendScratch s(job);
     const size_t first = block * kKeyBlock;
     size_t keys = 0;
     for (size_t query = 0; query < job.queries; ++query) {
@@ -219,37 +252,68 @@ static void attend_block(const AttendJob& job, const AttendScratch& s, size_t bl
         keys = visible > keys ? visible : keys;
     }
     score_block<Kv>(job, s, block, keys);
-    float maximum[256], total[256];
     for (size_t query = 0; query < job.queries; ++query)
         if (size_t visible = visible_in(job, query, first))
-            softmax_block(s.scores + query * kKeyBlock, visible, maximum + query, total + query);
-    value_block<Kv>(job, s, block, keys);
-    for (size_t query = 0; query < job.queries; ++query)
-        if (visible_in(job, query, first)) combine(s, query, maximum[query], total[query]);
+            softmax_block(s.scores + query * kKeyBlock, visible, result.maxima + query,
+                          result.totals + query);
+    value_block<Kv>(job, s, block, keys, result.values);
 }
 
-template <class Kv>
-static void attend_all(const AttendJob& job) {
-    AttendScratch s(job);
-    memset(s.sum, 0, job.queries * s.padded * sizeof(float));
-    for (size_t query = 0; query < job.queries; ++query) {
-        s.maxima[query] = -__builtin_inff();
-        s.totals[query] = 0.0f;
+static void attend_one(const AttendJob& job, size_t block, const Attended& result) {
+    switch (job.kv_type) {
+        case KvType::f32: return attend_one<KvF32>(job, block, result);
+        case KvType::f16: return attend_one<KvF16>(job, block, result);
+        case KvType::bf16: return attend_one<KvBf16>(job, block, result);
     }
-    for (size_t block = 0; block < job.blocks; ++block) attend_block<Kv>(job, s, block);
+}
+
+// What a block gave joins what the blocks before it gave.
+static void join(const AttendJob& job, size_t block, const Attended& sum, const Attended& partial) {
     for (size_t query = 0; query < job.queries; ++query) {
-        VF total = vf_set1(s.totals[query]);
-        map1(s.sum + query * s.padded, job.head_dim, job.out[query],
+        if (!visible_in(job, query, block * kKeyBlock)) continue;
+        float before = sum.maxima[query], maximum = partial.maxima[query];
+        float both = maximum > before ? maximum : before;
+        float steps[kLanes] = {before - both, maximum - both};
+        vf_store(steps, vf_exp(vf_load(steps)));
+        VF keep = vf_set1(steps[0]), add = vf_set1(steps[1]);
+        float* to = sum.values + query * sum.padded;
+        const float* from = partial.values + query * sum.padded;
+        for (size_t i = 0; i < sum.padded; i += kLanes)
+            vf_store(to + i, vf_fma(vf_load(to + i), keep, vf_mul(vf_load(from + i), add)));
+        sum.totals[query] = sum.totals[query] * steps[0] + partial.totals[query] * steps[1];
+        sum.maxima[query] = both;
+    }
+}
+
+static void finish(const AttendJob& job, const Attended& sum) {
+    for (size_t query = 0; query < job.queries; ++query) {
+        VF total = vf_set1(sum.totals[query]);
+        map1(sum.values + query * sum.padded, job.head_dim, job.out[query],
              [total](VF a) { return vf_div(a, total); });
     }
 }
 
 static void attend(const AttendJob& job) {
-    switch (job.kv_type) {
-        case KvType::f32: attend_all<KvF32>(job); break;
-        case KvType::f16: attend_all<KvF16>(job); break;
-        case KvType::bf16: attend_all<KvBf16>(job); break;
+    const AttendScratch s(job);
+    const Attended sum(job, s.sum), partial(job, s.partial);
+    sum.clear(job.queries);
+    for (size_t block = 0; block < job.blocks; ++block) {
+        attend_one(job, block, partial);
+        join(job, block, sum, partial);
     }
+    finish(job, sum);
+}
+
+static void attend_block(const AttendJob& job, size_t block, float* partial) {
+    attend_one(job, block, Attended(job, partial));
+}
+
+static void attend_join(const AttendJob& job, float* partials, size_t stride) {
+    const Attended sum(job, job.scratch);
+    sum.clear(job.queries);
+    for (size_t block = 0; block < job.blocks; ++block)
+        join(job, block, sum, Attended(job, partials + block * stride));
+    finish(job, sum);
 }
 
 STAPES_INLINE void store_word(KvType type, void* base, size_t index, float value) {

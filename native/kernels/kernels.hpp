@@ -80,11 +80,16 @@ struct AttendJob {
     const void* const* k;      // [blocks] -> [16 key tiles][head_dim][16 keys]
     const void* const* v;      // [blocks] -> [256 keys] at v_stride
     float* scratch;            // attend_scratch_floats(queries, head_dim)
+    const void* later;         // keys that the thread will probably read after this job
 };
 
+// Floats of what attention over some keys gives (attention.inl's Attended).
+inline size_t attend_partial_floats(size_t queries, size_t head_dim) {
+    return round_up(queries * (round_up(head_dim, kTile) + 2), kTile);
+}
 inline size_t attend_scratch_floats(size_t queries, size_t head_dim) {
-    size_t padded = round_up(head_dim, kTile);
-    return queries * (kKeyBlock + 2 * padded + 3) + kKeyTile * head_dim + kKeyBlock * padded + 64;
+    return queries * kKeyBlock + 2 * attend_partial_floats(queries, head_dim) +
+           (kKeyTile + kKeyBlock) * round_up(head_dim, kTile);
 }
 
 // Scratch of linear_tiles, per thread: widened weights and the running sums of a block of rows.
@@ -120,6 +125,10 @@ struct Kernels {
     void (*store_key)(KvType type, const float* x, size_t head_dim, void* tile, size_t lane);
     void (*store_value)(KvType type, const float* x, size_t head_dim, void* row);
     void (*attend)(const AttendJob& job);
+    // The same in parts, for several threads: what one block gives, into attend_partial_floats();
+    // then the output, from what all blocks gave, `stride` floats apart.
+    void (*attend_block)(const AttendJob& job, size_t block, float* partial);
+    void (*attend_join)(const AttendJob& job, float* partials, size_t stride);
 
     // Sum of x[n] but for a tail; for measuring the speed of memory.
     float (*stream_sum)(const float* x, size_t n);

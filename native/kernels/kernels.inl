@@ -12,8 +12,8 @@ namespace stapes::STAPES_ISA {
 constexpr Kernels table(const char* name) {
     return {name,       kReadsWords,  linear_tiles, quantize_row, unpack_row, pack_tile, widen,
             rms_norm,   layer_norm,   rope,         silu_gate,  gelu,      add,
-            argmax,     store_key,    store_value,  attend,
-            stream_sum};
+            argmax,     store_key,    store_value,  attend,     attend_block,
+            attend_join, stream_sum};
 }
 
 }  // namespace stapes::STAPES_ISA

@@ -29,6 +29,7 @@ public:
     // Working memory of at least `bytes`, its content arbitrary; grows and never shrinks.
     uint8_t* workspace(size_t bytes) { return grown(workspace_, bytes); }      // a plan's buffers
     uint8_t* activations(size_t bytes) { return grown(activations_, bytes); }  // quantised rows
+    uint8_t* partials(size_t bytes) { return grown(partials_, bytes); }        // attention's blocks
     // The same, for each thread: thread t owns [t * stride, t * stride + bytes).
     struct PerThread {
         uint8_t* base;
@@ -44,7 +45,7 @@ private:
     Pool pool_;
     const Kernels& kernels_;
     std::mutex mutex_;
-    AlignedBytes workspace_, activations_, per_thread_;
+    AlignedBytes workspace_, activations_, partials_, per_thread_;
 };
 
 }  // namespace stapes

@@ -108,54 +108,137 @@ void store_rows(const Op& op, const Frame& frame, const Group& group) {
     });
 }
 
-// Rows [row, row + rows) of a group, the query heads of one KV head. `blocks` is room for pointers.
-void attend_chunk(const Op& op, const Frame& frame, const Group& group, size_t row, size_t rows,
-                  size_t kv_head, float* scratch, const void** blocks) {
-    const Heads heads(op);
+// Rows [row, row + rows) of a group, the query heads of one KV head.
+struct Piece {
+    const Group* group;
+    size_t row, rows, kv_head;
+    size_t blocks() const { return ceil_div(group->position + row + rows, kKeyBlock); }
+};
+
+std::vector<Piece> pieces_of(const std::vector<Group>& groups, const Heads& heads) {
+    std::vector<Piece> pieces;
+    const size_t chunk = heads.chunk_rows();
+    for (const Group& group : groups)
+        for (size_t row = 0; row < group.rows; row += chunk)
+            for (size_t h = 0; h < heads.kv; ++h)
+                pieces.push_back({&group, row, std::min(chunk, group.rows - row), h});
+    return pieces;
+}
+
+// The job of a piece, with the arrays that it points to; scratch, and room for two pointers a block.
+struct PieceJob {
     const float* q[kMostQueries];
     float* out[kMostQueries];
     int32_t visible[kMostQueries];
-    size_t queries = 0;
-    for (size_t r = row; r < row + rows; ++r) {
-        for (size_t g = 0; g < heads.group(); ++g, ++queries) {
-            size_t start = (kv_head * heads.group() + g) * heads.dim;
-            q[queries] = frame.row(op.inputs[0], group.row + r) + start;
-            out[queries] = frame.row_out(op.output, group.row + r) + start;
-            visible[queries] = int32_t(group.position + r + 1);
+    AttendJob job;
+
+    PieceJob(const Op& op, const Frame& frame, const Piece& piece, const Piece& later,
+             float* scratch, const void** blocks) {
+        const Heads heads(op);
+        const Group& group = *piece.group;
+        size_t queries = 0;
+        for (size_t r = piece.row; r < piece.row + piece.rows; ++r) {
+            for (size_t g = 0; g < heads.group(); ++g, ++queries) {
+                size_t start = (piece.kv_head * heads.group() + g) * heads.dim;
+                q[queries] = frame.row(op.inputs[0], group.row + r) + start;
+                out[queries] = frame.row_out(op.output, group.row + r) + start;
+                visible[queries] = int32_t(group.position + r + 1);
+            }
         }
+        const KvCache& cache = *group.cache;
+        const size_t n = piece.blocks();
+        for (size_t b = 0; b < n; ++b) {
+            blocks[b] = cache.key_tile(heads.layer, piece.kv_head, b * kKeyBlock);
+            blocks[n + b] = cache.value_row(heads.layer, piece.kv_head, b * kKeyBlock);
+        }
+        job = {cache.type(), heads.dim, cache.v_stride(), queries, q,          out,
+               visible,      1.0f / std::sqrt(float(heads.dim)), n, blocks, blocks + n, scratch,
+               later.group->cache->key_tile(heads.layer, later.kv_head, 0)};
     }
-    const KvCache& cache = *group.cache;
-    size_t n = ceil_div(group.position + row + rows, kKeyBlock);
-    for (size_t b = 0; b < n; ++b) {
-        blocks[b] = cache.key_tile(heads.layer, kv_head, b * kKeyBlock);
-        blocks[n + b] = cache.value_row(heads.layer, kv_head, b * kKeyBlock);
+    PieceJob(const PieceJob&) = delete;
+    PieceJob& operator=(const PieceJob&) = delete;
+};
+
+// Attention of the pieces of a run, on all threads.
+class Attention {
+public:
+    Attention(const Op& op, const Frame& frame, const std::vector<Group>& groups)
+        : op_(op), frame_(frame), pieces_(pieces_of(groups, Heads(op))) {
+        for (const Piece& piece : pieces_) {
+            most_queries_ = std::max(most_queries_, piece.rows * Heads(op).group());
+            most_blocks_ = std::max(most_blocks_, piece.blocks());
+        }
+        floats_ = round_up(attend_scratch_floats(most_queries_, Heads(op).dim), kTile);
+        scratch_ = frame.engine.per_thread(floats_ * 4 + 2 * most_blocks_ * sizeof(void*));
     }
-    AttendJob job{cache.type(), heads.dim, cache.v_stride(), queries, q,          out,
-                  visible,      1.0f / std::sqrt(float(heads.dim)), n, blocks, blocks + n, scratch};
-    frame.engine.kernels().attend(job);
-}
+
+    // Few long pieces, as in a decode step, leave threads without work: these share their blocks.
+    void run() {
+        const size_t threads = size_t(frame_.engine.pool().threads());
+        const bool uneven = pieces_.size() % threads && pieces_.size() < 4 * threads;
+        if (uneven && most_blocks_ > 1 && most_queries_ <= kSplitQueries)
+            run_blocks();
+        else
+            run_pieces();
+    }
+
+private:
+    static constexpr size_t kSplitQueries = 16;  // bounds the memory of partial results
+
+    template <class Body>
+    void with_job(size_t piece, int thread, const Body& body) const {
+        float* memory = scratch_.of(thread);
+        const size_t later = piece + size_t(frame_.engine.pool().threads());
+        const PieceJob job(op_, frame_, pieces_[piece], pieces_[std::min(later, pieces_.size() - 1)],
+                           memory, reinterpret_cast<const void**>(memory + floats_));
+        body(job.job);
+    }
+
+    void run_pieces() const {
+        const Kernels& kernels = frame_.engine.kernels();
+        frame_.engine.pool().parallel(pieces_.size(), 1, [&](size_t i, size_t, int thread) {
+            with_job(i, thread, [&](const AttendJob& job) { kernels.attend(job); });
+        });
+    }
+
+    void run_blocks() const {
+        const Kernels& kernels = frame_.engine.kernels();
+        const size_t stride = attend_partial_floats(most_queries_, Heads(op_).dim);
+        auto* partials = reinterpret_cast<float*>(
+            frame_.engine.partials(pieces_.size() * most_blocks_ * stride * sizeof(float)));
+        const size_t wanted = 4 * size_t(frame_.engine.pool().threads());
+        const size_t span = ceil_div(most_blocks_, ceil_div(wanted, pieces_.size()));
+        const size_t spans = ceil_div(most_blocks_, span);
+        frame_.engine.pool().parallel(pieces_.size() * spans, 1, [&](size_t i, size_t, int thread) {
+            with_job(i / spans, thread, [&](const AttendJob& job) {
+                const size_t first = i % spans * span, last = std::min(first + span, job.blocks);
+                float* results = partials + i / spans * most_blocks_ * stride;
+                for (size_t block = first; block < last; ++block)
+                    kernels.attend_block(job, block, results + block * stride);
+            });
+        });
+        frame_.engine.pool().parallel(pieces_.size(), 1, [&](size_t i, size_t, int thread) {
+            with_job(i, thread, [&](const AttendJob& job) {
+                kernels.attend_join(job, partials + i * most_blocks_ * stride, stride);
+            });
+        });
+    }
+
+    const Op& op_;
+    const Frame& frame_;
+    std::vector<Piece> pieces_;
+    size_t most_queries_ = 1, most_blocks_ = 1, floats_ = 0;
+    Engine::PerThread scratch_;
+};
 
 void run_cached_attention(const Op& op, const Frame& frame) {
-    const Heads heads(op);
-    const size_t chunk = heads.chunk_rows();
-    for (const Group& group : groups_of(op, frame)) {
+    const std::vector<Group> groups = groups_of(op, frame);
+    for (const Group& group : groups) {
         group.cache->writing(group.position);
         store_rows(op, frame, group);
-        size_t floats = round_up(attend_scratch_floats(chunk * heads.group(), heads.dim), 16);
-        size_t blocks = ceil_div(group.position + group.rows, kKeyBlock);
-        auto scratch = frame.engine.per_thread(floats * 4 + 2 * blocks * sizeof(void*));
-        size_t items = ceil_div(group.rows, chunk) * heads.kv;
-        frame.engine.pool().parallel(items, 1, [&](size_t first, size_t last, int t) {
-            float* memory = scratch.of(t);
-            auto** pointers = reinterpret_cast<const void**>(memory + floats);
-            for (size_t i = first; i < last; ++i) {
-                size_t row = i / heads.kv * chunk;
-                attend_chunk(op, frame, group, row, std::min(chunk, group.rows - row),
-                             i % heads.kv, memory, pointers);
-            }
-        });
-        group.cache->written(group.position + group.rows);
     }
+    Attention(op, frame, groups).run();
+    for (const Group& group : groups) group.cache->written(group.position + group.rows);
 }
 
 // window_attention: q, k, v [rows, heads * d], starts i32, ends i32 -> [rows, heads * d]. A row
@@ -235,7 +318,7 @@ void attend_window(const Op& op, const Frame& frame, const Window& window, size_
         }
         AttendJob job{KvType::f32,     dim,     packed.padded, queries, q, out, visible,
                       1.0f / std::sqrt(float(dim)), packed.blocks, packed.pointers,
-                      packed.pointers + packed.blocks, packed.scratch};
+                      packed.pointers + packed.blocks, packed.scratch, packed.keys};
         frame.engine.kernels().attend(job);
     }
 }

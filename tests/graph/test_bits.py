@@ -144,6 +144,17 @@ def test_threads_give_the_same_decoder(format: str, instructions: str) -> None:
         assert same_bits(one, in_blocks(net, ids, [60, 1, 1]))
 
 
+@each_set
+@pytest.mark.parametrize("kv", ["f16", "f32", "bf16"])
+def test_threads_that_share_key_blocks_give_the_same_decoder(kv: str, instructions: str) -> None:
+    """Few rows over many blocks of keys: with 3 or 7 threads, 2 KV heads are split by positions."""
+    ids, blocks = tokens(600), [250, 1, 1, 1, 1, 1, 1, 250, 4, 1, 1]
+    one = in_blocks(decoder("q8", kv, instructions, threads=1), ids, blocks)
+    for threads in (2, 3, 7):
+        net = decoder("q8", kv, instructions, threads)
+        assert same_bits(one, in_blocks(net, ids, blocks))
+
+
 # -- what a cache holds beyond its length ----------------------------------------------------------
 
 

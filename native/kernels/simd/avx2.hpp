@@ -77,6 +77,8 @@ STAPES_INLINE void vf_store_i16(int16_t* p, VF a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow);
 }
 STAPES_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+// Into the second level of cache, for what is used much later.
+STAPES_INLINE void prefetch_far(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 // Keep an accumulator in its register, in this order: without this GCC computes the products of all
 // rows of a register block first, and spills half of the block's sums in every step.
 STAPES_INLINE void pin(VI& a) { asm volatile("" : "+x"(a.v)); }

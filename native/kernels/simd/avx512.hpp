@@ -69,5 +69,7 @@ STAPES_INLINE VI vi_dot_quad(VI acc, VI a, const int8_t* quad) {
 }
 STAPES_INLINE VF vi_to_float(VI a) { return {_mm512_cvtepi32_ps(a.v)}; }
 STAPES_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+// Into the second level of cache, for what is used much later.
+STAPES_INLINE void prefetch_far(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 STAPES_INLINE void pin(VI& a) { asm volatile("" : "+v"(a.v)); }
 STAPES_INLINE void pin(VF& a) { asm volatile("" : "+v"(a.v)); }

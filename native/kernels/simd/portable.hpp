@@ -97,6 +97,7 @@ STAPES_INLINE void vf_store_i16(int16_t* p, VF a) {
     for (int i = 0; i < kLanes; ++i) p[i] = a.v[i] == a.v[i] ? int16_t(a.v[i]) : int16_t(0);
 }
 STAPES_INLINE void prefetch(const void*) {}
+STAPES_INLINE void prefetch_far(const void*) {}
 STAPES_INLINE void pin(VI&) {}
 STAPES_INLINE void pin(VF&) {}
 STAPES_INLINE VI vi_low_nibbles(VI a) {
