@@ -38,6 +38,7 @@ STEPS: dict[str, str] = {
     "decoder-400": f"decoder {_AVX2} --positions 400 --versus transformers --rounds 7",
     "decoder-8000": f"decoder {_AVX2} --positions 8000 --rounds 5",
     "decoder-batch": f"decoder {_AVX2} --positions 400 --batch 8 --rounds 5",
+    "draft": f"draft {_AVX2} --positions 400 --tokens 64 --rounds 5",
     "decoder-best": "decoder --positions 400 --rounds 7",
     "asr": f"asr {_AVX2} --versus transformers --rounds 3",
     "asr-best": "asr --rounds 3",

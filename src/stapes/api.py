@@ -1,4 +1,4 @@
-"""The Python interface: `stapes.load`."""
+"""The Python interface: `stapes.load` and `stapes.load_text`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stapes.graph import NoTracer
+    from stapes.models.qwen_text import TextModel
 
 DEFAULT_MODEL = "tiny-en"
 
@@ -51,3 +52,25 @@ def load(
         threads=threads,
         tracer=tracer,
     )
+
+
+def load_text(
+    model: str | Path,
+    *,
+    weights: WeightFormat | None = None,
+    kv: KvFormat = "f16",
+    threads: int | None = None,
+    tracer: NoTracer | None = None,
+) -> TextModel:
+    """Load a text model once, for any number of prompts and chats.
+
+    `model` is a folder with a Qwen2 or Qwen3 checkpoint, a GGUF file of llama.cpp, or a converted
+    file; the other arguments are those of `load`. The model's `generate` continues a text, its
+    `chat` writes the next message of a chat.
+
+    Raises:
+        RequestError, ModelError, CapacityError: see `load`.
+    """
+    from stapes.models import registry
+
+    return registry.load_text(model, weights=weights, kv=kv, threads=threads, tracer=tracer)

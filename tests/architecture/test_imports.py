@@ -41,6 +41,7 @@ FAMILIES = {folder.name for folder in (ROOT / "src/stapes/models").iterdir() if 
 # A benchmark runs what it is compared with, when that is there.
 OPTIONAL = {
     "stapes.bench.versus": {"torch", "transformers"},
+    "stapes.bench.versus_fidelity": {"transformers"},
     "stapes.bench.versus_ggml": {"libggml"},
 }
 

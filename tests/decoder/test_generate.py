@@ -17,7 +17,7 @@ from decoder.tiny import (
     successor_decoder,
 )
 from stapes.decoder import GenerateOptions, GenerateResult, Prompt, generate
-from stapes.errors import NumericError
+from stapes.errors import ModelError, NumericError
 
 EOS = 511
 CHAIN = {i: i + 1 for i in range(1, 20)}  # 1 -> 2 -> ... -> 20
@@ -136,6 +136,16 @@ def test_ids_and_the_same_embeddings_injected_give_the_same_answer():
         generate(runs_on.new_session(), p, GenerateOptions(30)) for p in (prompt, injected)
     )
     assert first == second
+
+
+def test_an_id_that_the_vocabulary_does_not_have_ends_the_answer_with_an_error():
+    """A head of 700 outputs over a vocabulary of 512: id 600 may come last, and no earlier."""
+    runs_on, _ = scripted([7, 600, 8])
+    runs_on.spec = replace(SPEC, tie_word_embeddings=False, logits_size=700)
+    result = generate(runs_on.new_session(), Prompt([1, 2, 3]), GenerateOptions(2))
+    assert result.token_ids == (7, 600)
+    with pytest.raises(ModelError, match=r"New token 1 is 600, .* 700 outputs, .* 512 ids"):
+        generate(runs_on.new_session(), Prompt([1, 2, 3]), GenerateOptions(3))
 
 
 # -- numbers that are none -----------------------------------------------------------------------

@@ -301,7 +301,7 @@ def test_memory_that_the_machine_does_not_have_is_an_error():
     runs_on = decoder(ENDLESS, memory_limit_bytes=10**18)
     session = runs_on.new_session()
     with pytest.raises(CapacityError, match=r"4611686018427387904 positions"):
-        session._reserve(2**62, 0)
+        session.reserve(2**62)
     assert session.capacity == 0
     session.prefill(checked(random_prompt(3)))
 

@@ -75,13 +75,11 @@ class _Steps:
     def __call__(self) -> None:
         start, ids = self._sessions[0].length, self._ids
         rows = np.arange(len(self._sessions), dtype=np.int32)
-        caches = [session._cache for session in self._sessions]
+        caches = [session.cache for session in self._sessions]
         for step in range(STEPS):
             positions = np.full(rows.size, start + step, np.int32)
-            next_ids = self._decoder.run(
-                ids, positions, rows, caches, self._nothing, rows[:0], rows
-            )
-            ids = cast("NDArray[np.int32]", next_ids)
+            outputs = self._decoder.run(ids, positions, rows, caches, self._nothing, rows[:0], rows)
+            ids = cast("NDArray[np.int32]", outputs["next"])
         for session in self._sessions:
             session.truncate(start)
 

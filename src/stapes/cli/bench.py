@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from stapes.cli import bench_asr, bench_decoder, bench_kernels, bench_load, bench_startup
+from stapes.cli import (
+    bench_asr,
+    bench_decoder,
+    bench_draft,
+    bench_fidelity,
+    bench_kernels,
+    bench_load,
+    bench_startup,
+)
 
 
 @click.group(short_help="Measure the runtime.")
@@ -16,5 +24,14 @@ def command() -> None:
     """
 
 
-for _module in (bench_asr, bench_decoder, bench_kernels, bench_load, bench_startup):
+_MODULES = (
+    bench_asr,
+    bench_decoder,
+    bench_draft,
+    bench_fidelity,
+    bench_kernels,
+    bench_load,
+    bench_startup,
+)
+for _module in _MODULES:
     command.add_command(_module.command)

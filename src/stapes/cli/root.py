@@ -14,6 +14,7 @@ from stapes.cli.exits import USAGE
 COMMANDS: dict[str, str] = {
     "bench": "stapes.cli.bench",
     "convert": "stapes.cli.convert",
+    "generate": "stapes.cli.generate",
     "info": "stapes.cli.info",
     "transcribe": "stapes.cli.transcribe",
 }

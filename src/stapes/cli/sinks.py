@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import click
-
-from stapes.cli import messages
+from stapes.cli import messages, stdout
 from stapes.output.files import (
     output_paths,
     prepare_directory,
-    storage_error,
     write_atomically,
 )
 from stapes.output.formats import OutputFormat, encode
@@ -40,15 +34,7 @@ class StdoutSink:
 
     def write(self, file: str, transcript: Transcript) -> None:
         """Print one transcript in the format's encoding, else the terminal's."""
-        encoding = self._output.encoding or getattr(sys.stdout, "encoding", None)
-        data = encode(self._output.render(file, transcript), encoding)
-        try:
-            click.echo(data, nl=False)
-        except BrokenPipeError:
-            raise  # the reader has enough: not an error of ours
-        except OSError as error:
-            _discard_stdout()
-            raise storage_error(error, "to standard output") from error
+        stdout.write(self._output.render(file, transcript), self._output.encoding)
 
 
 class FolderSink:
@@ -65,9 +51,3 @@ class FolderSink:
         path = self._paths[file]
         write_atomically(path, encode(self._output.render(file, transcript), "utf-8"))
         messages.note(f"wrote {path}")
-
-
-def _discard_stdout() -> None:
-    """Send what is still buffered nowhere; the interpreter would fail once more on its way out."""
-    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -1,14 +1,19 @@
 """The decoder runtime: one causal Qwen decoder for every model that reads injected embeddings."""
 
+from stapes.decoder.batch import Batch
 from stapes.decoder.decoder import Decoder
-from stapes.decoder.generate import FinishReason, GenerateOptions, GenerateResult, generate
+from stapes.decoder.generate import generate
+from stapes.decoder.generation import Generation
 from stapes.decoder.loops import LoopDetector
+from stapes.decoder.options import FinishReason, GenerateOptions, GenerateResult
 from stapes.decoder.prompt import Injection, Prompt
+from stapes.decoder.sampling import Sampler, SamplingOptions
 from stapes.decoder.session import Session
 from stapes.decoder.spec import DecoderNames, DecoderSpec
 from stapes.decoder.weights import DecoderWeights, expected_tensors, load_weights, read_weights
 
 __all__ = [
+    "Batch",
     "Decoder",
     "DecoderNames",
     "DecoderSpec",
@@ -16,9 +21,12 @@ __all__ = [
     "FinishReason",
     "GenerateOptions",
     "GenerateResult",
+    "Generation",
     "Injection",
     "LoopDetector",
     "Prompt",
+    "Sampler",
+    "SamplingOptions",
     "Session",
     "expected_tensors",
     "generate",

@@ -72,8 +72,8 @@ class Decoder:
         index: NDArray[np.int32],
         picked: NDArray[np.int32],
         want: Want = "next",
-    ) -> Array:
-        """One run of the plan; see `network.build_plan` for the arrays."""
+    ) -> dict[str, Array]:
+        """One run of the plan; see `network.build_plan` for the arrays that go in and come out."""
         executor = self._next if want == "next" else self._logits
         inputs: dict[str, Array] = {
             "ids": ids,
@@ -83,4 +83,4 @@ class Decoder:
             "index": index,
             "picked": picked,
         }
-        return executor.run(inputs, caches)[want]
+        return executor.run(inputs, caches)

@@ -11,7 +11,7 @@ from stapes.decoder.spec import DecoderSpec
 from stapes.decoder.weights import DecoderWeights, LayerWeights
 from stapes.graph import GraphBuilder, Plan, View
 
-#: What a run returns for each picked row: the greedy next id, or all logits.
+#: What a run returns for each picked row: the greedy next id, or all logits beside it.
 Want = Literal["next", "logits"]
 
 
@@ -20,8 +20,8 @@ def build_plan(spec: DecoderSpec, weights: DecoderWeights, want: Want) -> Plan:
 
     Dimensions: `rows` of the run, `injected` embedding rows, `picked` rows whose logits are needed.
     Inputs: ids, sequences, positions [rows]; values [injected, hidden], index [injected] (the row
-    each replaces); picked [picked]. Output: next [picked] i32 (-1: NaN), or logits
-    [picked, logits_size].
+    each replaces); picked [picked]. Outputs: next [picked] i32 (-1: NaN) and, when
+    they are wanted, logits [picked, logits_size].
     """
     g = GraphBuilder("rows", "injected", "picked")
     ids = g.index_input("ids", "rows")
@@ -41,7 +41,9 @@ def build_plan(spec: DecoderSpec, weights: DecoderWeights, want: Want) -> Plan:
         x = g.add(x, g.linear(attended, layer.o))
         x = g.add(x, _mlp(g, spec, layer, x))
     logits = g.linear(g.rms_norm(x, weights.final_norm, spec.rms_norm_eps), weights.head)
-    g.output(want, logits if want == "logits" else g.argmax(logits))
+    g.output("next", g.argmax(logits))
+    if want == "logits":
+        g.output("logits", logits)
     return g.build()
 
 

@@ -47,6 +47,12 @@ class CheckedPrompt:
     def __len__(self) -> int:
         return int(self.ids.size)
 
+    def part(self, start: int, end: int) -> CheckedPrompt:
+        """Positions [start, end), counted from `start`."""
+        first, last = np.searchsorted(self.index, [start, end])
+        index = self.index[first:last] - np.int32(start)
+        return CheckedPrompt(self.ids[start:end], self.values[first:last], index)
+
 
 def check_prompt(prompt: Prompt, max_new_tokens: int, spec: DecoderSpec) -> CheckedPrompt:
     """Check a prompt before any work is done, in the order that decoder users rely on.
@@ -59,7 +65,7 @@ def check_prompt(prompt: Prompt, max_new_tokens: int, spec: DecoderSpec) -> Chec
     """
     if not len(prompt):
         raise RequestError("The prompt is empty: at least one token is needed.")
-    ids = _checked_ids(prompt.token_ids, spec.vocab_size)
+    ids = check_ids(prompt.token_ids, spec.vocab_size, "prompt")
     if max_new_tokens < 1:
         raise RequestError(f"max_new_tokens must be positive, not {max_new_tokens}.")
     if len(prompt) + max_new_tokens > spec.max_position_embeddings:
@@ -74,15 +80,17 @@ def check_prompt(prompt: Prompt, max_new_tokens: int, spec: DecoderSpec) -> Chec
     return CheckedPrompt(ids, *_checked_injection(prompt.injection, ids.size, spec.hidden_size))
 
 
-def _checked_ids(token_ids: Sequence[int], vocab_size: int) -> NDArray[np.int32]:
+def check_ids(token_ids: object, vocab_size: int, whose: str) -> NDArray[np.int32]:
+    """Token ids as an array [n] i32; RequestError unless all of them lie in the vocabulary."""
     ids = np.asarray(token_ids)
     if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-        raise RequestError(f"Token ids must be whole numbers in one row, not {ids.dtype}.")
+        raise RequestError(f"The {whose}'s ids must be whole numbers in one row, not {ids.dtype}.")
     outside = np.flatnonzero((ids < 0) | (ids >= vocab_size))
     if outside.size:
         first = outside[0]
         raise RequestError(
-            f"Token {ids[first]} at position {first} is outside the vocabulary of {vocab_size}."
+            f"Token {ids[first]} at position {first} of the {whose} is outside the vocabulary of "
+            f"{vocab_size}."
         )
     return ids.astype(np.int32)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,15 +16,24 @@ from stapes.text.json_files import read_json_object
 if TYPE_CHECKING:
     from stapes.graph import NoTracer
     from stapes.models.interface import SpeechModel
+    from stapes.models.qwen_text import TextModel
     from stapes.models.source import ModelSource
 
 BUNDLED = Path(__file__).parent / "bundled"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 #: model_type of speech models -> the package that loads them (see `package_of`).
-SPEECH = {"qwen3_asr": "stapes.models.qwen3_asr"}
+SPEECH = {
+    "qwen3_asr": "stapes.models.qwen3_asr",  # Confucius4-R2T2 among them
+    "arkasr": "stapes.models.qwen3_asr.audio8",  # Audio8-ASR
+}
 #: The same of text models.
 TEXT = {"qwen2": "stapes.models.qwen_text", "qwen3": "stapes.models.qwen_text"}
+
+_OTHER_COMMANDS = {
+    **dict.fromkeys(SPEECH, ", a speech model, which `stapes transcribe` runs"),
+    **dict.fromkeys(TEXT, ", a text model, which `stapes generate` runs"),
+}
 
 
 def available() -> tuple[str, ...]:
@@ -43,20 +53,41 @@ def load(
     tracer: NoTracer | None = None,
 ) -> SpeechModel:
     """See `stapes.load`."""
+    options = RuntimeOptions(weights, kv, threads, encoder_weights)
+    return cast("SpeechModel", _load(model, options, tracer, SPEECH))
+
+
+def load_text(
+    model: str | Path,
+    *,
+    weights: WeightFormat | None,
+    kv: KvFormat,
+    threads: int | None,
+    tracer: NoTracer | None = None,
+) -> TextModel:
+    """See `stapes.load_text`."""
+    options = RuntimeOptions(weights, kv, threads)
+    return cast("TextModel", _load(model, options, tracer, TEXT))
+
+
+def _load(
+    model: str | Path,
+    options: RuntimeOptions,
+    tracer: NoTracer | None,
+    packages: Mapping[str, str],
+) -> Any:
     from stapes.graph import NO_TRACE
 
     started = time.perf_counter()
-    options = RuntimeOptions(weights, kv, threads, encoder_weights)
     source = open_source(find_model(model))
-    package = import_module(SPEECH[model_type(source, tuple(SPEECH))])
+    package = import_module(packages[model_type(source, tuple(packages))])
     try:
-        loaded = package.load_source(source, str(model), options, tracer or NO_TRACE, started)
+        return package.load_source(source, str(model), options, tracer or NO_TRACE, started)
     except MemoryError:
         raise CapacityError(
             f"{model} does not fit into memory as {options.decoder_format} weights; "
             "q4 takes the least."
         ) from None
-    return cast("SpeechModel", loaded)
 
 
 def model_type(source: ModelSource, supported: tuple[str, ...]) -> str:
@@ -65,7 +96,8 @@ def model_type(source: ModelSource, supported: tuple[str, ...]) -> str:
     found = read_json_object(config).get("model_type")
     if found not in supported:
         known = " or ".join(map(repr, supported))
-        raise ConfigError(f"{config} says model_type {found!r}; supported is {known}.")
+        kind = _OTHER_COMMANDS.get(found, "") if isinstance(found, str) else ""
+        raise ConfigError(f"{config} says model_type {found!r}{kind}; supported is {known}.")
     return str(found)
 
 

@@ -31,6 +31,38 @@ class Timings:
 
 
 @dataclass(frozen=True)
+class Word:
+    """A word with its punctuation, and when it was spoken, in seconds of the recording."""
+
+    text: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of speech of one recording: at most 30 s, cut at silence.
+
+    Attributes:
+        start_s, end_s: seconds of the recording; segments are in order and do not overlap.
+        text: what was said, without spaces at the ends; never "".
+        language: as in `Transcript`.
+        confidence: geometric mean of the probabilities that the model gave to the text's tokens,
+            from 0 to 1; None when it was not asked for.
+        words: the words of `text` in order, when an aligner was used; () otherwise.
+        finish_reason: why the model ended the text.
+    """
+
+    start_s: float
+    end_s: float
+    text: str
+    language: str | None = None
+    confidence: float | None = None
+    words: tuple[Word, ...] = ()
+    finish_reason: FinishReason = "stop"
+
+
+@dataclass(frozen=True)
 class Transcript:
     """The text of one recording and how it came about.
 
@@ -43,6 +75,7 @@ class Transcript:
         truncated: True when any piece was cut short by its token budget.
         warnings: one sentence each.
         token_ids: all new ids in order, control ids included, EOS excluded.
+        segments: the stretches of speech that `text` is made of.
     """
 
     text: str
@@ -55,3 +88,4 @@ class Transcript:
     token_ids: tuple[int, ...]
     tokens: TokenCounts
     timings_s: Timings = field(compare=False)
+    segments: tuple[Segment, ...] = ()

@@ -21,7 +21,7 @@ CHUNK_FRAMES = 100  # mel frames that the conv stem reads at a time: 2 * n_windo
 CHUNK_TOKENS = 13  # what a whole chunk becomes: three halvings, rounded up
 
 # No real model comes near these; a damaged file is refused before it costs time and memory.
-_MAX_LAYERS = 1000
+MAX_LAYERS = 1000
 _MAX_WINDOW_FRAMES = 1_000_000
 
 
@@ -121,7 +121,7 @@ def read_config(folder: Folder, tokenizer: Tokenizer) -> Qwen3AsrConfig:
     inner = root.section("thinker_config") if original else root
     encoder_names, decoder_names = LAYOUT_ORIGINAL if original else LAYOUT_HF
     return Qwen3AsrConfig(
-        encoder=_encoder_spec(inner.section("audio_config")),
+        encoder=encoder_spec(inner.section("audio_config")),
         encoder_names=encoder_names,
         decoder=_decoder_spec(
             inner.section("text_config"),
@@ -143,14 +143,15 @@ def _tied(root: ConfigReader, inner: ConfigReader) -> bool:
     )
 
 
-def _encoder_spec(audio: ConfigReader) -> EncoderSpec:
+def encoder_spec(audio: ConfigReader) -> EncoderSpec:
+    """The encoder that a section of config.json describes. Raises ConfigError."""
     audio.integer("n_window")  # must be there: the reference class has another default
     audio.require("n_window", CHUNK_FRAMES // 2)
     audio.require("activation_function", "gelu")
     audio.require("scale_embedding", False)
     return EncoderSpec(
         d_model=audio.integer("d_model", "hidden_size"),
-        encoder_layers=audio.integer("encoder_layers", "num_hidden_layers", at_most=_MAX_LAYERS),
+        encoder_layers=audio.integer("encoder_layers", "num_hidden_layers", at_most=MAX_LAYERS),
         encoder_attention_heads=audio.integer("encoder_attention_heads", "num_attention_heads"),
         encoder_ffn_dim=audio.integer("encoder_ffn_dim", "intermediate_size"),
         output_dim=audio.integer("output_dim"),
@@ -167,7 +168,7 @@ def _decoder_spec(
     text.require("use_sliding_window", False)
     return DecoderSpec(
         hidden_size=text.integer("hidden_size"),
-        num_hidden_layers=text.integer("num_hidden_layers", at_most=_MAX_LAYERS),
+        num_hidden_layers=text.integer("num_hidden_layers", at_most=MAX_LAYERS),
         num_attention_heads=text.integer("num_attention_heads"),
         num_key_value_heads=text.integer("num_key_value_heads"),
         head_dim=text.integer("head_dim"),

@@ -102,8 +102,12 @@ class AudioEncoder:
         self._stem = make_executor(build_stem(spec, weights))
         self._body = make_executor(build_body(spec, weights))
 
+    def tokens(self, frames: int) -> int:
+        """Rows that `encode` makes of so many mel frames."""
+        return audio_tokens(frames)
+
     def encode(self, mel: F32) -> F32:
-        """Mel [frames, num_mel_bins] f32 -> embeddings [audio_tokens(frames), output_dim] f32."""
+        """Mel [frames, num_mel_bins] f32 -> embeddings [tokens(frames), output_dim] f32."""
         return self.body(self.stem(mel))
 
     def stem(self, mel: F32) -> F32:

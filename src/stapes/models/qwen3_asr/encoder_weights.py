@@ -65,15 +65,16 @@ def expected_tensors(spec: EncoderSpec, names: EncoderNames) -> Shapes:
     channels, d, tower = spec.downsample_hidden_size, spec.d_model, names.tower
     shapes: Shapes = {f"{tower}.conv_out.weight": (d, channels * halved(spec.num_mel_bins, 3))}
     for i, inputs in enumerate((1, channels, channels), start=1):
-        shapes |= _affine(f"{tower}.conv2d{i}", channels, inputs, 3, 3)
+        shapes |= affine_tensors(f"{tower}.conv2d{i}", channels, inputs, 3, 3)
     for i in range(spec.encoder_layers):
         shapes |= _layer_tensors(spec, f"{tower}.layers.{i}")
-    shapes |= _affine(f"{tower}.ln_post", d)
-    shapes |= _affine(names.projector_1, d, d)
-    return shapes | _affine(names.projector_2, spec.output_dim, d)
+    shapes |= affine_tensors(f"{tower}.ln_post", d)
+    shapes |= affine_tensors(names.projector_1, d, d)
+    return shapes | affine_tensors(names.projector_2, spec.output_dim, d)
 
 
-def _affine(name: str, out: int, *inputs: int) -> Shapes:
+def affine_tensors(name: str, out: int, *inputs: int) -> Shapes:
+    """A weight [out, *inputs] and its bias."""
     return {f"{name}.weight": (out, *inputs), f"{name}.bias": (out,)}
 
 
@@ -81,11 +82,11 @@ def _layer_tensors(spec: EncoderSpec, prefix: str) -> Shapes:
     d, ffn = spec.d_model, spec.encoder_ffn_dim
     shapes: Shapes = {}
     for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        shapes |= _affine(f"{prefix}.self_attn.{name}", d, d)
-    shapes |= _affine(f"{prefix}.self_attn_layer_norm", d) | _affine(
-        f"{prefix}.final_layer_norm", d
-    )
-    return shapes | _affine(f"{prefix}.fc1", ffn, d) | _affine(f"{prefix}.fc2", d, ffn)
+        shapes |= affine_tensors(f"{prefix}.self_attn.{name}", d, d)
+    for name in ("self_attn_layer_norm", "final_layer_norm"):
+        shapes |= affine_tensors(f"{prefix}.{name}", d)
+    shapes |= affine_tensors(f"{prefix}.fc1", ffn, d)
+    return shapes | affine_tensors(f"{prefix}.fc2", d, ffn)
 
 
 class EncoderLoader:

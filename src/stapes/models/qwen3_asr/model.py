@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
-from stapes.decoder import GenerateOptions, generate
+from stapes.decoder import GenerateOptions, Prompt, generate
 from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.decoder.prompt import check_prompt
 from stapes.graph import NoTracer
@@ -29,7 +31,7 @@ from stapes.models.qwen3_asr.pieces import (
     token_budget,
     token_counts,
 )
-from stapes.models.qwen3_asr.postprocess import is_within_context, parse_answer
+from stapes.models.qwen3_asr.postprocess import Answer, is_within_context, parse_answer
 from stapes.models.qwen3_asr.prompt import PromptBuilder, control_tokens
 from stapes.models.source import ModelSource
 from stapes.models.transcript import Timings, Transcript
@@ -43,8 +45,12 @@ if TYPE_CHECKING:
 _LOUD_RMS = 0.02  # -34 dBFS: quieter recordings may well hold no speech
 
 
-class Qwen3Asr:
-    """A loaded Qwen3-ASR model. May be used from several threads; they take turns in the core."""
+class Transcriber(ABC):
+    """A loaded model that writes down recordings piece by piece.
+
+    Subclasses say what a prompt is and what an answer means. May be used from several threads;
+    they take turns in the core.
+    """
 
     def __init__(
         self,
@@ -60,9 +66,19 @@ class Qwen3Asr:
         self.tokenizer = tokenizer
         self.encoder = networks.encoder
         self.decoder = networks.decoder
-        vocab_size = config.decoder.vocab_size
-        control = control_tokens(tokenizer, config.audio_token_id, vocab_size)
-        self.prompts = PromptBuilder(tokenizer, control)
+
+    @abstractmethod
+    def build_prompt(
+        self, embeddings: NDArray[np.float32], context: str, forced: str | None
+    ) -> Prompt:
+        """The prompt of one piece: embeddings [tokens, hidden] f32, context, forced language.
+
+        Raises RequestError when the model cannot do what is asked.
+        """
+
+    @abstractmethod
+    def read_answer(self, token_ids: Sequence[int], forced: str | None) -> Answer:
+        """What the new ids of one piece say."""
 
     def transcribe(
         self,
@@ -103,21 +119,18 @@ class Qwen3Asr:
         mel = log_mel(samples[span.start : span.end], self.config.encoder.num_mel_bins)
         mel_done = clock()
         budget = options.max_new_tokens or token_budget((span.end - span.start) / SAMPLE_RATE)
-        self._check_room(audio_tokens(mel.shape[0]), options.context, forced, budget)
+        self._check_room(self.encoder.tokens(mel.shape[0]), options.context, forced, budget)
         embeddings = self.encoder.encode(mel)
         encoded = clock()
         self.decoder.tracer.stage("mel", started, mel_done)
         self.decoder.tracer.stage("encode", mel_done, encoded)
-        prompt = self.prompts.build(embeddings, options.context, forced)
+        prompt = self.build_prompt(embeddings, options.context, forced)
         generate_options = GenerateOptions(budget, options.loop_detection)
         result = generate(self.decoder.new_session(), prompt, generate_options)
-        answer = parse_answer(
-            result.token_ids[: result.kept], self.tokenizer, self.prompts.control.asr_text, forced
-        )
         return Piece(
             start_s=span.start / SAMPLE_RATE,
             end_s=span.end / SAMPLE_RATE,
-            answer=answer,
+            answer=self.read_answer(result.token_ids[: result.kept], forced),
             result=result,
             audio_tokens=embeddings.shape[0],
             mel_s=mel_done - started,
@@ -126,8 +139,8 @@ class Qwen3Asr:
 
     def _check_room(self, rows: int, context: str, forced: str | None, budget: int) -> None:
         """Refuse a prompt that is too long before its audio is encoded."""
-        blank = np.zeros((rows, self.config.encoder.output_dim), np.float32)
-        check_prompt(self.prompts.build(blank, context, forced), budget, self.decoder.spec)
+        blank = np.zeros((rows, self.decoder.spec.hidden_size), np.float32)
+        check_prompt(self.build_prompt(blank, context, forced), budget, self.decoder.spec)
 
     def _transcript(
         self,
@@ -172,6 +185,33 @@ def _doubts(audio: Audio, text: str, context: str) -> list[str]:
         level = 20 * np.log10(rms)
         return [f"No speech was found, though the recording is not silent ({level:.0f} dBFS)."]
     return []
+
+
+class Qwen3Asr(Transcriber):
+    """A loaded Qwen3-ASR model."""
+
+    def __init__(
+        self,
+        name: str,
+        config: Qwen3AsrConfig,
+        tokenizer: Tokenizer,
+        networks: Networks,
+        load_s: float,
+    ) -> None:
+        super().__init__(name, config, tokenizer, networks, load_s)
+        vocab_size = config.decoder.vocab_size
+        control = control_tokens(tokenizer, config.audio_token_id, vocab_size)
+        self.prompts = PromptBuilder(tokenizer, control)
+
+    def build_prompt(
+        self, embeddings: NDArray[np.float32], context: str, forced: str | None
+    ) -> Prompt:
+        """See `Transcriber`."""
+        return self.prompts.build(embeddings, context, forced)
+
+    def read_answer(self, token_ids: Sequence[int], forced: str | None) -> Answer:
+        """See `Transcriber`."""
+        return parse_answer(token_ids, self.tokenizer, self.prompts.control.asr_text, forced)
 
 
 def load_source(

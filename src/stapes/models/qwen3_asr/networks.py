@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from stapes.decoder import Decoder, read_weights
+from stapes.decoder import Decoder, DecoderSpec, read_weights
 from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.decoder.weights import Shapes
 from stapes.errors import ConfigError
@@ -54,11 +54,20 @@ def networks_from(
             f"The encoder's output_dim is {config.encoder.output_dim}, but the decoder's "
             f"hidden_size is {config.decoder.hidden_size}."
         )
-    make_executor: Callable[..., NativeExecutor] = partial(
-        NativeExecutor, engine=readers.engine, tracer=tracer
-    )
+    make_executor = executors(readers, tracer)
     loader = EncoderLoader(readers.encoder, config.encoder_names)
     encoder = AudioEncoder(config.encoder, loader.load(config.encoder), make_executor)
-    weights = read_weights(readers.decoder, config.decoder)
-    decoder = Decoder(config.decoder, weights, make_executor, options.kv, tracer=tracer)
-    return Networks(encoder, decoder)
+    return Networks(encoder, decoder_from(config.decoder, readers, options, tracer))
+
+
+def decoder_from(
+    spec: DecoderSpec, readers: Readers, options: RuntimeOptions, tracer: NoTracer
+) -> Decoder:
+    """Read the decoder's weights and build its executors."""
+    weights = read_weights(readers.decoder, spec)
+    return Decoder(spec, weights, executors(readers, tracer), options.kv, tracer=tracer)
+
+
+def executors(readers: Readers, tracer: NoTracer) -> Callable[..., NativeExecutor]:
+    """What makes an executor of a plan, on the readers' engine."""
+    return partial(NativeExecutor, engine=readers.engine, tracer=tracer)

@@ -19,6 +19,7 @@ from stapes.errors import ConfigError
 from stapes.graph import Engine
 from stapes.models.config_reader import ConfigReader
 from stapes.models.qwen_text.config import KINDS, MAX_LAYERS, head_dim, to_config
+from stapes.models.qwen_text.shown import shown_config
 from stapes.models.source import Readers, checkpoint_readers
 from stapes.options import RuntimeOptions
 from stapes.system import default_threads
@@ -35,6 +36,9 @@ SPLITS = ("qwen2", "deepseek-r1-qwen")
 #: Tokens that end an answer though a GGUF file has room for one id only: the files of the original
 #: checkpoints name both, and llama.cpp, too, stops at them by their names.
 END_NAMES = ("<|endoftext|>", "<|im_end|>")
+
+#: The type of added tokens that are not special, as Hugging Face's files have it.
+_USER_DEFINED = 4
 
 _TOP = {
     "model.embed_tokens": "token_embd",
@@ -84,7 +88,8 @@ class GgufSource:
         self._tokenizer = tokenizer_from_gguf(store.metadata, path, SPLITS)
         spec = read_gguf_config(store, self._tokenizer)
         config = to_config(spec, gguf_prefix_ids(store.metadata, path))
-        files = {"config.json": json.dumps(config)}
+        shown = shown_config(self._tokenizer, _user_defined(store.metadata))
+        files = {"config.json": json.dumps(config), "tokenizer_config.json": json.dumps(shown)}
         template = store.metadata.get("tokenizer.chat_template")
         if isinstance(template, str):
             files["chat_template.jinja"] = template
@@ -203,3 +208,8 @@ def _vocab_size(config: ConfigReader, metadata: Mapping[str, Any]) -> int:
 def _ends(metadata: Mapping[str, Any], path: Path, tokenizer: Tokenizer) -> frozenset[int]:
     named = {tokenizer.token_id(name) for name in END_NAMES if tokenizer.has_control(name)}
     return gguf_end_ids(metadata, path) | named
+
+
+def _user_defined(metadata: Mapping[str, Any]) -> frozenset[int]:
+    types = metadata["tokenizer.ggml.token_type"]
+    return frozenset(i for i, kind in enumerate(types) if kind == _USER_DEFINED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,31 +11,13 @@ from stapes.decoder import Decoder, expected_tensors, read_weights
 from stapes.errors import CapacityError, ModelError
 from stapes.graph import NO_TRACE, NativeExecutor, NoTracer
 from stapes.models.description import Description, Part
-from stapes.models.qwen_text.chat_template import read_chat_template
+from stapes.models.qwen_text.chat_template import read_bos_token, read_chat_template
 from stapes.models.qwen_text.config import read_config, read_prefix_ids
+from stapes.models.qwen_text.model import TextModel
+from stapes.models.qwen_text.shown import read_shown_ids
 from stapes.models.registry import open_source
 from stapes.models.source import ModelSource
 from stapes.options import RuntimeOptions
-from stapes.text.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True, eq=False)
-class TextModel:
-    """A loaded text model.
-
-    Attributes:
-        chat_template: the model's own, in Jinja2; None when it has none.
-        name: the name or path it was loaded by.
-        prefix_ids: ids that belong in front of every plain prompt (a begin-of-text token, or none).
-        load_s: seconds that loading took.
-    """
-
-    name: str
-    decoder: Decoder
-    tokenizer: Tokenizer
-    chat_template: str | None
-    prefix_ids: tuple[int, ...]
-    load_s: float
 
 
 def load_text_model(path: str | Path, options: RuntimeOptions | None = None) -> TextModel:
@@ -71,14 +52,19 @@ def load_source(
             NativeExecutor, engine=readers.engine, tracer=tracer
         )
         decoder = Decoder(spec, weights, make_executor, options.kv, tracer=tracer)
-    return TextModel(
+    prefix_ids = read_prefix_ids(source.files, spec.vocab_size)
+    model = TextModel(
         name,
         decoder,
         tokenizer,
-        read_chat_template(source.files),
-        read_prefix_ids(source.files, spec.vocab_size),
-        time.perf_counter() - started,
+        chat_template=read_chat_template(source.files),
+        bos_token=read_bos_token(source.files, tokenizer, prefix_ids),
+        prefix_ids=prefix_ids,
+        shown_ids=read_shown_ids(source.files),
+        load_s=time.perf_counter() - started,
     )
+    tracer.stage("load", started, started + model.load_s)
+    return model
 
 
 def describe(source: ModelSource) -> Description:
