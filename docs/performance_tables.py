@@ -107,6 +107,10 @@ TARGETS = (
         *(False, 0.4, "draft", _field("share"), " of the time of decoding it"),
     ),
     Target(
+        "pieces of 30 s and 128 tokens, 8 side by side",
+        *(True, 2.0, "long", _field("speedup"), " x one after another", "long-best"),
+    ),
+    Target(
         "process start to a loaded, converted file",
         *(False, 0.3, "load", _field("ready_s"), " s"),
     ),

@@ -39,6 +39,8 @@ STEPS: dict[str, str] = {
     "decoder-8000": f"decoder {_AVX2} --positions 8000 --rounds 5",
     "decoder-batch": f"decoder {_AVX2} --positions 400 --batch 8 --rounds 5",
     "draft": f"draft {_AVX2} --positions 400 --tokens 64 --rounds 5",
+    "long": f"long {_AVX2} --pieces 8 --batch 8 --rounds 1",
+    "long-best": "long --pieces 8 --batch 8 --rounds 1",
     "decoder-best": "decoder --positions 400 --rounds 7",
     "asr": f"asr {_AVX2} --versus transformers --rounds 3",
     "asr-best": "asr --rounds 3",

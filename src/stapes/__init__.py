@@ -1,5 +1,7 @@
 """Local speech language models: `stapes.load("tiny-en").transcribe("talk.wav").text`.
 
+docs/api.md shows how it is used; `stapes.decoder` is for those who build another model.
+
 Importing this package is cheap: it loads neither NumPy nor the compiled core, starts no thread
 and changes nothing in the host program. `load` does the work.
 """

@@ -37,6 +37,9 @@ def load(
             q8 for q4.
         tracer: a `stapes.graph.Tracer` that records where the time goes.
 
+    Returns:
+        A model whose `transcribe` may be called from several threads.
+
     Raises:
         RequestError: an argument is wrong.
         ModelError: the model's files are missing, damaged or not supported.
@@ -64,9 +67,16 @@ def load_text(
 ) -> TextModel:
     """Load a text model once, for any number of prompts and chats.
 
-    `model` is a folder with a Qwen2 or Qwen3 checkpoint, a GGUF file of llama.cpp, or a converted
-    file; the other arguments are those of `load`. The model's `generate` continues a text, its
-    `chat` writes the next message of a chat.
+    Args:
+        model: a folder with a Qwen2 or Qwen3 checkpoint, a GGUF file of llama.cpp, or a converted
+            file.
+        weights: format of the matrices in memory; see `load` for this and the next ones.
+        kv: storage format of the KV cache.
+        threads: worker threads.
+        tracer: records where the time goes.
+
+    Returns:
+        A model whose `generate` continues a text, and whose `chat` writes a chat's next message.
 
     Raises:
         RequestError, ModelError, CapacityError: see `load`.

@@ -73,15 +73,26 @@ class TranscribeOptions:
         context: text for the system turn (hot words, names); never read as control tokens.
         max_new_tokens: cap for each piece of at most 30 s; None derives it from the duration.
         loop_detection: stop a piece whose tokens repeat without end.
+        batch: pieces that are decoded side by side; None chooses by threads and free memory.
+        chunk_seconds: longest piece, 1 to 300 s; accuracy suffers beyond 30.
+        vad: leave out what a speech detector takes for silence, music or noise.
     """
 
     language: str | None = None
     context: str = ""
     max_new_tokens: int | None = None
     loop_detection: bool = True
+    batch: int | None = None
+    chunk_seconds: float = 30.0
+    vad: bool = True
 
     def __post_init__(self) -> None:
         _require_positive("max_new_tokens", self.max_new_tokens)
+        _require_positive("batch", self.batch)
+        if not 1 <= self.chunk_seconds <= 300:
+            raise RequestError(
+                f"chunk_seconds must lie between 1 and 300, not {self.chunk_seconds!r}."
+            )
         if self.language is not None and not isinstance(self.language, str):
             raise RequestError(f"language must be a name or code, not {self.language!r}.")
         if not isinstance(self.context, str):

@@ -26,7 +26,7 @@ def test_json_is_one_object_a_line_with_the_fields_in_order(run, model):
     first, second = ran.out.splitlines()
     assert list(json.loads(first)) == [
         "file", "text", "language", "duration_s", "model", "finish_reason", "truncated",
-        "warnings", "token_ids", "tokens", "timings_s",
+        "warnings", "token_ids", "tokens", "timings_s", "segments",
     ]  # fmt: skip
     assert json.loads(second)["language"] is None
     assert "über 数字" in second

@@ -95,6 +95,8 @@ def measured() -> dict[str, dict[str, object]]:
         "decoder-400": decoder(4, 1),
         "decoder-8000": decoder(8, 1),
         "decoder-batch": decoder(4, 2),
+        "draft": beside("draft", "--positions", "4", "--tokens", "4"),
+        "long": beside("long", "--pieces", "2", "--seconds", "1", "--tokens", "2"),
         "asr": bench_asr.run(run, 1, lambda given: Peer()),
         "load": load,
         "startup": run_startup(1),

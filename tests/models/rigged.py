@@ -18,9 +18,10 @@ TAG, END = CONTROL["<asr_text>"], CONTROL["<|im_end|>"]
 
 @dataclass
 class AnswerCache:
-    """The cache of one piece: its answer, and how much of it has been given."""
+    """The cache of one session: the answer of its present piece, and how much has been given."""
 
-    answer: list[int]
+    script: Answers
+    answer: list[int] | None = None
     given: int = 0
     length: int = 0
     capacity: int = 0
@@ -30,41 +31,53 @@ class AnswerCache:
         self.capacity = -(-positions // 512) * 512
 
     def truncate(self, length: int) -> None:
+        if length < self.length:  # a session that is used for the next piece
+            self.answer, self.given = None, 0
         self.length = length
+
+    def next_id(self) -> int:
+        if self.answer is None:
+            self.answer = self.script.next_answer()
+        self.given += 1
+        return self.answer[min(self.given, len(self.answer)) - 1]
 
 
 class Answers:
     """Makes executors that give one answer after the other, one for each piece.
 
     The last answer is given to all further pieces; behind its end an answer repeats its last id.
+    `pieces` counts the answers that were begun.
     """
 
-    def __init__(self, answers: Sequence[Sequence[int]]) -> None:
+    def __init__(self, answers: Sequence[Sequence[int]], vocab_size: int) -> None:
         self.answers = [list(answer) for answer in answers]
-        self.caches: list[AnswerCache] = []
+        self.vocab_size = vocab_size
+        self.pieces = 0
 
     def __call__(self, plan: Plan) -> Answers:
         return self
 
+    def next_answer(self) -> list[int]:
+        self.pieces += 1
+        return self.answers[min(self.pieces, len(self.answers)) - 1]
+
     def new_cache(self, *shape: Any) -> AnswerCache:
-        number = min(len(self.caches), len(self.answers) - 1)
-        self.caches.append(AnswerCache(self.answers[number]))
-        return self.caches[-1]
+        return AnswerCache(self)
 
     def run(self, inputs: Mapping[str, Any], caches: Sequence[AnswerCache]) -> dict[str, Any]:
-        (cache,) = caches
-        cache.length += inputs["ids"].size
-        if not inputs["picked"].size:
-            return {"next": np.zeros(0, np.int32)}
-        token = cache.answer[min(cache.given, len(cache.answer) - 1)]
-        cache.given += 1
-        return {"next": np.array([token], np.int32)}
+        sequences = inputs["sequences"]
+        for cache, rows in zip(caches, np.bincount(sequences, minlength=len(caches)), strict=True):
+            cache.length += int(rows)
+        ids = [caches[i].next_id() for i in sequences[inputs["picked"]]]
+        logits = np.zeros((len(ids), self.vocab_size), np.float32)
+        logits[np.arange(len(ids)), ids] = 9
+        return {"next": np.array(ids, np.int32), "logits": logits}
 
 
 def rig(model: Qwen3Asr, *answers: Sequence[int]) -> Answers:
     """Let a model answer so, piece by piece."""
-    script = Answers(answers)
     old = model.decoder
+    script = Answers(answers, old.spec.head_size)
     model.decoder = Decoder(old.spec, old.weights, script, old.kv)  # type: ignore[arg-type]
     return script
 

@@ -10,6 +10,7 @@ import pytest
 
 from stapes.errors import CapacityError, RequestError
 from stapes.output.files import (
+    check_directory,
     output_paths,
     prepare_directory,
     storage_error,
@@ -30,6 +31,26 @@ def test_names_come_from_the_stems():
 def test_equal_names_are_refused(names):
     with pytest.raises(RequestError, match="would both be written to"):
         output_paths(names, Path("out"), ".txt")
+
+
+def test_without_a_folder_files_go_beside_the_recordings():
+    paths = output_paths(["a.wav", "x/b.mkv", "/y/c"], None, ".srt")
+    assert paths == [Path("a.srt"), Path("x/b.srt"), Path("/y/c.srt")]
+
+
+def test_one_folder_by_two_names_is_one(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(RequestError, match="would both be written to"):
+        output_paths([str(tmp_path / "a.wav"), str(tmp_path / "link" / "a.mp3")], None, ".srt")
+
+
+def test_equal_names_in_different_folders_are_different_files():
+    assert len(output_paths(["x/a.wav", "y/a.wav"], None, ".srt")) == 2
+
+
+def test_nothing_is_beside_standard_input():
+    with pytest.raises(RequestError, match="no folder of its own"):
+        output_paths(["-"], None, ".srt")
 
 
 def test_the_input_is_recognised_through_a_link(tmp_path):
@@ -92,6 +113,14 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match="File exists"):
         prepare_directory(tmp_path / "file")
+
+
+def test_a_folder_is_checked_and_not_created(tmp_path):
+    check_directory(tmp_path)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(RequestError, match="No such file"):
+        check_directory(tmp_path / "new")
+    assert os.listdir(tmp_path) == []
 
 
 def test_which_failures_mean_that_it_does_not_fit():

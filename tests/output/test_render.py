@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stapes import Timings, TokenCounts, Transcript
+from stapes.errors import RequestError
+from stapes.models.transcript import Segment, Word
 from stapes.output import jsonl, text
-from stapes.output.formats import FORMATS, encode
+from stapes.output.formats import FORMATS, encode, format_names
 
 TRANSCRIPT = Transcript(
     text="one",
@@ -44,7 +46,29 @@ def test_the_json_object():
             "load": 0.5, "audio": 0.01, "mel": 0.02, "encode": 0.03, "prefill": 0.04,
             "decode": 0.05, "total": 0.15,
         },
+        "segments": [],
     }  # fmt: skip
+
+
+def test_the_json_object_of_a_segment():
+    word = Word("one", 0.25, 1 / 3)
+    segment = Segment(0.1 + 0.2, 1.25, "one", "English", 2 / 3, (word,), "length")
+    (shown,) = jsonl.to_object("a.wav", replace(TRANSCRIPT, segments=(segment,)))["segments"]
+    assert list(shown.items()) == [
+        ("start_s", 0.3),
+        ("end_s", 1.25),
+        ("text", "one"),
+        ("language", "English"),
+        ("confidence", 0.6667),
+        ("finish_reason", "length"),
+        ("words", [{"text": "one", "start_s": 0.25, "end_s": 0.333}]),
+    ]
+
+
+def test_a_confidence_that_was_not_asked_for_is_null():
+    said = replace(TRANSCRIPT, segments=(Segment(0, 1, "one"),))
+    (shown,) = json.loads(jsonl.render("a.wav", said))["segments"]
+    assert (shown["confidence"], shown["words"]) == (None, [])
 
 
 def test_the_order_of_nested_fields():
@@ -90,5 +114,28 @@ def test_text_keeps_the_words():
 def test_suffixes():
     assert {name: output.suffix for name, output in FORMATS.items()} == {
         "text": ".txt",
+        "srt": ".srt",
+        "vtt": ".vtt",
+        "tsv": ".tsv",
         "json": ".json",
     }
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        ("srt", ("srt",)),
+        ("json,srt", ("json", "srt")),
+        (" TXT , srt,text", ("text", "srt")),
+        ("all", tuple(FORMATS)),
+        ("json,all", ("json", "text", "srt", "vtt", "tsv")),
+    ],
+)
+def test_lists_of_formats(listed, names):
+    assert format_names(listed) == names
+
+
+@pytest.mark.parametrize("listed", ["", "srt,", "xml", "srt;vtt", "srt,xml"])
+def test_a_format_that_is_none(listed):
+    with pytest.raises(RequestError, match="must be of text, srt, vtt, tsv, json, all, not '"):
+        format_names(listed)

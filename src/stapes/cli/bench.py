@@ -11,6 +11,7 @@ from stapes.cli import (
     bench_fidelity,
     bench_kernels,
     bench_load,
+    bench_long,
     bench_startup,
 )
 
@@ -31,6 +32,7 @@ _MODULES = (
     bench_fidelity,
     bench_kernels,
     bench_load,
+    bench_long,
     bench_startup,
 )
 for _module in _MODULES:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stapes.cli import messages, stdout
 from stapes.cli.exits import DONE, INTERRUPTED
+from stapes.cli.interrupt import interruptible
 from stapes.cli.parameters import kv_option, threads_option, trace_option, weights_option
 from stapes.cli.progress import reporter_for_stderr
 from stapes.cli.tracing import tracing
@@ -124,7 +121,7 @@ def run(job: Job) -> int:
     with tracing(job.trace) as tracer:
         model = _load(job, tracer)
         ids = model.encode_chat(job.prompt, job.system) if job.chat else model.encode(job.prompt)
-        with _interruptible() as is_interrupted:
+        with interruptible() as is_interrupted:
             on_text = None if job.as_json else stdout.write
             answer = model.answer(ids, job.options, on_text, is_interrupted)
     _finish(job, answer)
@@ -168,25 +165,6 @@ def _load(job: Job, tracer: Tracer | None) -> TextModel:
             threads=runtime.threads,
             tracer=tracer,
         )
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Tells whether Ctrl-C was pressed, which ends the text; pressed once more it ends all."""
-    pressed = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # else it is ignored, or the host program's
-        signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _finish(job: Job, answer: Answer) -> None:

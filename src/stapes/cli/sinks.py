@@ -1,13 +1,16 @@
-"""Where transcripts go: to standard output, or into a file for each recording."""
+"""Where transcripts go: to standard output, or into files for each recording."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from stapes.cli import messages, stdout
+from stapes.errors import RequestError
 from stapes.output.files import (
+    check_directory,
     output_paths,
     prepare_directory,
     write_atomically,
@@ -37,17 +40,40 @@ class StdoutSink:
         stdout.write(self._output.render(file, transcript), self._output.encoding)
 
 
-class FolderSink:
-    """A file for each recording; standard error says which."""
+class FileSink:
+    """A file of each format for each recording; standard error says which."""
 
-    def __init__(self, output: OutputFormat, directory: Path, files: Sequence[str]) -> None:
-        self._output = output
-        paths = output_paths(files, directory, output.suffix)
-        self._paths = dict(zip(files, paths, strict=True))
-        prepare_directory(directory)
+    def __init__(
+        self, outputs: Sequence[OutputFormat], files: Sequence[str], directory: Path | None
+    ) -> None:
+        """Refuse what cannot be written, before any work.
+
+        Without a folder the files go beside the recordings and replace none that is there: nobody
+        has said that it may be replaced.
+        """
+        by_format = [output_paths(files, directory, output.suffix) for output in outputs]
+        self._outputs = outputs
+        self._paths = dict(zip(files, zip(*by_format, strict=True), strict=True))
+        if directory is not None:
+            prepare_directory(directory)
+        else:
+            _check_beside([path for paths in by_format for path in paths])
 
     def write(self, file: str, transcript: Transcript) -> None:
-        """Write one transcript, whole or not at all."""
-        path = self._paths[file]
-        write_atomically(path, encode(self._output.render(file, transcript), "utf-8"))
-        messages.note(f"wrote {path}")
+        """Write one transcript in all formats, each file whole or not at all."""
+        for output, path in zip(self._outputs, self._paths[file], strict=True):
+            write_atomically(path, encode(output.render(file, transcript), "utf-8"))
+            messages.note(f"wrote {path}")
+
+
+def _check_beside(paths: Sequence[Path]) -> None:
+    for path in paths:
+        if os.path.lexists(path):
+            raise RequestError(
+                f"{path} is there already: remove it, or give --output-dir, which replaces files."
+            )
+    for folder in {path.parent for path in paths}:
+        if os.path.isdir(
+            folder
+        ):  # else there is no recording either, which concerns that one alone
+            check_directory(folder)

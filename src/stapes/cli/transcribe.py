@@ -16,7 +16,7 @@ from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
 from stapes.output.files import STDIN
-from stapes.output.formats import FORMATS
+from stapes.output.formats import ALL, FORMATS, format_names
 
 if TYPE_CHECKING:
     from stapes.cli.progress import Reporter
@@ -32,14 +32,26 @@ class Job:
 
     files: tuple[str, ...]
     model: str
-    format: str
+    formats: tuple[str, ...]
     output_dir: Path | None
     runtime: RuntimeOptions
     options: TranscribeOptions
     trace: Path | None
 
 
-@click.command("transcribe", short_help="Turn recordings into text.")
+# Options by which Whisper's command is known, as other spellings of ours.
+_ALIASES = {"output_format": "format", "output_dir": "output-dir", "initial_prompt": "context"}
+
+
+def _option_name(name: str) -> str:
+    return _ALIASES.get(name, name)
+
+
+@click.command(
+    "transcribe",
+    short_help="Turn recordings into text.",
+    context_settings={"token_normalize_func": _option_name},
+)
 @click.argument("audio", nargs=-1, required=True, metavar="AUDIO...")
 @model_option
 @click.option(
@@ -51,17 +63,17 @@ class Job:
 @click.option("--context", default="", metavar="TEXT", help="Names and words to expect.")
 @click.option(
     "--format",
-    "format_",
-    type=click.Choice(tuple(FORMATS)),
+    "listed_formats",
     default="text",
     show_default=True,
-    help="A line of text, or a JSON object on a line, for each recording.",
+    metavar="LIST",
+    help=f"One or several of {', '.join([*FORMATS, ALL])}, with commas between.",
 )
 @click.option(
     "--output-dir",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write a .txt or .json file for each recording into DIR, nothing to standard output.",
+    help="Write a file of each format for each recording into DIR, replacing those that are there.",
 )
 @model_options
 @click.option(
@@ -77,7 +89,7 @@ def command(
     model: str,
     language: str | None,
     context: str,
-    format_: str,
+    listed_formats: str,
     output_dir: Path | None,
     weights: WeightFormat | None,
     encoder_weights: WeightFormat | None,
@@ -90,12 +102,20 @@ def command(
 
     The text goes to standard output, one recording after another; progress and warnings go to
     standard error. A recording that cannot be used does not stop the others.
+
+    Standard output takes one format: text or json of any number of recordings, a line each, or
+    srt, vtt or tsv of one. For more than that there are files: beside the recordings, where they
+    replace nothing, or in the folder that --output-dir names.
+
+    --output_format, --output_dir and --initial_prompt are other names of --format, --output-dir
+    and --context.
     """
+    formats = format_names(listed_formats)
     runtime = RuntimeOptions(weights, kv, threads, encoder_weights)
     options = TranscribeOptions(
         language=_canonical(language), context=context, max_new_tokens=max_new_tokens
     )
-    return run(Job(audio, model, format_, output_dir, runtime, options, trace))
+    return run(Job(audio, model, formats, output_dir, runtime, options, trace))
 
 
 def run(job: Job) -> int:
@@ -127,12 +147,17 @@ def _check_stdin(files: tuple[str, ...]) -> None:
 
 
 def _open_sink(job: Job) -> Sink:
-    from stapes.cli.sinks import FolderSink, StdoutSink
+    from stapes.cli.sinks import FileSink, StdoutSink
 
-    output = FORMATS[job.format]
-    if job.output_dir is None:
-        return StdoutSink(output)
-    return FolderSink(output, job.output_dir, job.files)
+    outputs = [FORMATS[name] for name in job.formats]
+    is_stream = len(outputs) == 1 and (outputs[0].is_line or len(job.files) == 1)
+    if is_stream and job.output_dir is None:
+        return StdoutSink(outputs[0])
+    if STDIN in job.files and job.output_dir is None:
+        raise RequestError(
+            "standard input (-) has no folder beside which files could go: give --output-dir."
+        )
+    return FileSink(outputs, job.files, job.output_dir)
 
 
 def _load(job: Job, reporter: Reporter, tracer: Tracer | None) -> SpeechModel:

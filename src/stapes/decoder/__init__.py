@@ -1,4 +1,9 @@
-"""The decoder runtime: one causal Qwen decoder for every model that reads injected embeddings."""
+"""The decoder runtime: one causal Qwen decoder for every model that reads injected embeddings.
+
+docs/api.md walks through it: a `DecoderSpec` and weights make a `Decoder`, its sessions hold
+caches, and `generate` or a `Batch` continues prompts in them. examples/custom_model.py wires an
+audio encoder to it.
+"""
 
 from stapes.decoder.batch import Batch
 from stapes.decoder.decoder import Decoder

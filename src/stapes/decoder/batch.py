@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -35,6 +36,9 @@ class Batch:
         max_rows: rows of one run, at least one for each answer under way. What decoding leaves is
             given to prefills and drafts in the order of joining; fewer rows make prefills slower
             and the steps of the others shorter while one is read.
+
+    Attributes:
+        prefill_s, decode_s: seconds of all runs so far, shared out by their rows.
     """
 
     def __init__(self, decoder: Decoder, max_rows: int = PREFILL_ROWS) -> None:
@@ -42,6 +46,7 @@ class Batch:
             raise RequestError(f"max_rows must be positive, not {max_rows}.")
         self.decoder = decoder
         self.max_rows = max_rows
+        self.prefill_s = self.decode_s = 0.0
         self._active: list[Generation] = []
 
     def __len__(self) -> int:
@@ -55,9 +60,17 @@ class Batch:
         options: GenerateOptions,
         uniform: Callable[[], float] | None = None,
     ) -> Generation:
-        """Begin an answer with the next run; see `generate` for arguments and errors.
+        """Begin an answer with the next run.
+
+        Args:
+            session: of the batch's decoder; cut back at once to what it shares with the prompt.
+            prompt: the whole of the sequence.
+            options: budget, sampling, draft, limits, callbacks.
+            uniform: numbers in [0, 1) for drawing ids; see `generate`.
 
         Raises:
+            RequestError, CapacityError, NumericError: the prompt or the options are wrong; see
+                `generate`. Whatever goes wrong later is raised by the answer's `result`.
             RequestError: also when the session is of another decoder, or in the batch already.
         """
         if session.decoder is not self.decoder:
@@ -69,7 +82,10 @@ class Batch:
         return generation
 
     def leave(self, generation: Generation) -> None:
-        """Cancel an answer; what it has is its result. Nothing happens when it is finished."""
+        """Cancel a generation of this batch; what it has is its result.
+
+        Nothing happens when it is finished.
+        """
         generation.cancel()
         self._active = [other for other in self._active if other is not generation]
 
@@ -82,7 +98,7 @@ class Batch:
         """One run, of all that are under way; returns those that are finished and have left."""
         parts = self._parts()
         if parts:
-            self._run(parts)
+            self._timed_run(parts)
         left = [generation for generation in self._active if generation.finished]
         self._active = [generation for generation in self._active if not generation.finished]
         return left
@@ -101,6 +117,18 @@ class Batch:
             if rows is not None:
                 parts[generation] = rows
         return parts
+
+    def _timed_run(self, parts: dict[Generation, Rows]) -> None:
+        """A run, whose time is shared out by rows between prefills and decoding."""
+        rows = [(rows.ids.size, generation.prefilled) for generation, rows in parts.items()]
+        prefill = sum(count for count, prefilled in rows if not prefilled)
+        share = prefill / sum(count for count, _ in rows)
+        started = time.perf_counter()
+        self._run(parts)
+        ended = time.perf_counter()
+        self.prefill_s += share * (ended - started)
+        self.decode_s += (1 - share) * (ended - started)
+        self.decoder.tracer.stage("prefill" if share else "decode", started, ended)
 
     def _run(self, parts: dict[Generation, Rows]) -> None:
         """Run rows together; when that fails, each by itself, so that one failure stays one."""

@@ -19,6 +19,9 @@ from stapes.options import KvFormat
 class Decoder:
     """Runs rows of any number of sequences; holds no state of its own between runs.
 
+    May be shared by threads: native runs take turns in their engine. A plan is built when it is
+    first needed: weights that are not of the spec's shapes are a ValueError then.
+
     Args:
         spec, weights: what to run.
         make_executor: makes an executor for a plan, such as `NativeExecutor` on an engine.
@@ -73,7 +76,24 @@ class Decoder:
         picked: NDArray[np.int32],
         want: Want = "next",
     ) -> dict[str, Array]:
-        """One run of the plan; see `network.build_plan` for the arrays that go in and come out."""
+        """One run of the plan, of n rows; `generate` and `Batch` are what to use instead.
+
+        Args:
+            ids: [n] i32.
+            positions: [n] i32, where each row is stored; it reads what lies before it.
+            sequences: [n] i32, in which of the caches.
+            caches: of this decoder; changed in place.
+            values: [m, hidden_size] f32, in place of the embeddings of some rows.
+            index: [m] i32, which rows these are.
+            picked: [p] i32, the rows whose results are wanted.
+            want: "next", or "logits" for these beside it.
+
+        Returns:
+            next: [p] i32, the first maximum, -1 for a NaN; logits: [p, logits_size] f32.
+
+        Raises:
+            ValueError, IndexError: an array does not fit. The caches are as they were.
+        """
         executor = self._next if want == "next" else self._logits
         inputs: dict[str, Array] = {
             "ids": ids,

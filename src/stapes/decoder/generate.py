@@ -38,4 +38,6 @@ def generate(
     generation = Generation(session, prompt, options, uniform)
     while generation.should_run():
         generation.take(run_rows([generation.rows(PREFILL_ROWS)], generation.want)[0])
-    return generation.result()
+    result = generation.result()
+    generation.trace(session.decoder.tracer)
+    return result

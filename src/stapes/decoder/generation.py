@@ -16,6 +16,7 @@ from stapes.decoder.rows import Results, Rows
 from stapes.decoder.sampling import Sampler
 from stapes.decoder.session import Session
 from stapes.errors import ModelError, NumericError, RequestError
+from stapes.graph import NoTracer
 
 
 class Generation:
@@ -62,6 +63,7 @@ class Generation:
         self._offered, self._accepted = len(self._behind), 0
         self._timed_out = False
         self._reused = session.reuse(self._prompt, options.cached_prefix)
+        self._turn = session.answers
         self._started = time.perf_counter()
         self._first = self._ended = self._started
 
@@ -101,6 +103,7 @@ class Generation:
         """Whether to go on: False once finished; asks `should_cancel` and the clock."""
         if self.finished:
             return False
+        self._check_turn()
         limit, cancel = self.options.max_seconds, self.options.should_cancel
         if limit is not None and time.perf_counter() - self._started >= limit:
             self._timed_out = True
@@ -131,17 +134,25 @@ class Generation:
         return Rows(self.session, ids, part.values, part.index, picked)
 
     def take(self, results: Results) -> None:
-        """Take what a run of `rows` gave. NumericError for a NaN in the logits, naming the step."""
+        """Take the results of a run of `rows`. NumericError for a NaN, naming the step."""
         first = self.session.length - results.next.size + 1 - len(self._prompt)
         for row in range(results.next.size):
             token, settled = self._choose(results, row), first + row
             self._settle(token)
+            self._check_turn()
             if not self.finished and self._behind[settled : settled + 1] == [token]:
                 self._accepted += 1
                 continue
             self.session.truncate(len(self._prompt) + settled)
             self._behind[settled:] = [] if self.finished else [token]
             return
+
+    def _check_turn(self) -> None:
+        if self._turn != self.session.answers:
+            raise RequestError(
+                f"The session began another answer when this one had {len(self.token_ids)} ids; "
+                "give each a session of its own."
+            )
 
     def _choose(self, results: Results, row: int) -> int:
         greedy = int(results.next[row])
@@ -187,7 +198,9 @@ class Generation:
         self._ended = time.perf_counter()
         if not self.token_ids:
             self._first = self._ended
-        tracer = self.session.decoder.tracer
+
+    def trace(self, tracer: NoTracer) -> None:
+        """Let a tracer record the stages of a finished answer that was alone."""
         tracer.stage("prefill", self._started, self._first)
         tracer.stage("decode", self._first, self._ended)
 
@@ -216,7 +229,7 @@ class Generation:
 
 
 def log_probability(logits: NDArray[np.float32], token: int) -> float:
-    """Ln softmax(logits)[token], in f64."""
-    values = logits.astype(np.float64)
-    highest = values.max()
-    return float(values[token] - highest - np.log(np.exp(values - highest).sum()))
+    """The logarithm of softmax(logits)[token]: exponentials in f32, their sum in f64."""
+    highest = logits.max()
+    total = np.exp(logits - highest).sum(dtype=np.float64)
+    return float(logits[token] - highest) - float(np.log(total))

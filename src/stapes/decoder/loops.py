@@ -20,7 +20,15 @@ class LoopDetector:
         self._matches = [0] * (MAX_PERIOD + 1)  # how many last ids equal the id `period` before
 
     def feed(self, token_id: int) -> int | None:
-        """Take the next id; once a loop is found, say how many first ids hold its first repeat."""
+        """Take the next id.
+
+        Args:
+            token_id: of the answer, in order.
+
+        Returns:
+            None, or once a loop is found: how many first ids of the answer there are up to the end
+            of the pattern's first occurrence.
+        """
         self._ids.append(token_id)
         length = len(self._ids)
         for period in range(1, min(MAX_PERIOD, length - 1) + 1):

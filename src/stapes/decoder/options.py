@@ -19,7 +19,8 @@ class GenerateOptions:
     """What is asked of one generation.
 
     Attributes:
-        max_new_tokens: most ids that may be generated, the one that ends the answer included.
+        max_new_tokens: most ids that may be generated, at least 1, the one that ends the answer
+            included; together with the prompt at most max_position_embeddings.
         loop_detection: end an answer that repeats itself without end, with reason "loop".
         sampling: how ids are drawn; None takes the likeliest (greedy).
         draft_ids: a guess of the answer. It changes how fast the answer comes, never the answer:
@@ -32,6 +33,10 @@ class GenerateOptions:
         should_cancel: asked between runs; True ends the answer with reason "cancelled".
         cached_prefix: how many first positions of the prompt the caller knows to be in the
             session's cache. A promise that does not hold is a RequestError.
+
+    Raises:
+        RequestError: max_new_tokens is no whole number, or max_seconds no positive one. The other
+            values are checked, by `generate` and `Batch.join`, when the model is known.
     """
 
     max_new_tokens: int
@@ -45,6 +50,9 @@ class GenerateOptions:
     cached_prefix: int | None = None
 
     def __post_init__(self) -> None:
+        count = self.max_new_tokens
+        if isinstance(count, bool) or not isinstance(count, int | np.integer):
+            raise RequestError(f"max_new_tokens must be a whole number, not {count!r}.")
         limit = self.max_seconds
         if limit is not None and not (np.isfinite(limit) and limit > 0):
             raise RequestError(f"max_seconds must be a positive number of seconds, not {limit!r}.")

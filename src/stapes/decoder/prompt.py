@@ -17,8 +17,10 @@ class Injection:
     """Embedding rows for a prompt.
 
     Attributes:
-        values: [m, hidden_size] f32.
-        positions: m distinct prompt positions, whose looked-up embeddings the values replace.
+        values: [m, hidden_size] real numbers, finite as f32. What is used of them is copied when
+            an answer begins.
+        positions: m distinct prompt positions in any order, counted from 0, whose looked-up
+            embeddings the values replace.
     """
 
     values: NDArray[np.float32]
@@ -27,7 +29,15 @@ class Injection:
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """What the decoder reads: ids [n], and optionally injected rows."""
+    """What the decoder reads: the whole of a sequence, each time.
+
+    It is checked when an answer begins; see `generate` for the errors.
+
+    Attributes:
+        token_ids: [n] whole numbers from 0 to vocab_size - 1, at least one; those under injected
+            rows are not looked up, but compared when a session looks for what it can use again.
+        injection: rows in place of the embeddings of some of them, or None.
+    """
 
     token_ids: Sequence[int]
     injection: Injection | None = None
@@ -84,7 +94,10 @@ def check_ids(token_ids: object, vocab_size: int, whose: str) -> NDArray[np.int3
     """Token ids as an array [n] i32; RequestError unless all of them lie in the vocabulary."""
     ids = np.asarray(token_ids)
     if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-        raise RequestError(f"The {whose}'s ids must be whole numbers in one row, not {ids.dtype}.")
+        raise RequestError(
+            f"The {whose}'s ids must be whole numbers in one row, not {ids.dtype} of shape "
+            f"{ids.shape}."
+        )
     outside = np.flatnonzero((ids < 0) | (ids >= vocab_size))
     if outside.size:
         first = outside[0]

@@ -29,12 +29,21 @@ class Session:
     is computed from where they part (see `reuse`). The cache grows in buckets of 512 positions and
     keeps what it holds; what does not fit raises CapacityError and leaves the session as it was, as
     does every other error: `record` says at any time what the cache holds.
+
+    `Decoder.new_session` makes one. It has one answer under way at a time, so that a callback must
+    leave the session that called it alone.
+
+    Args:
+        decoder: that computes the rows.
+        cache: keys and values; its positions are those of `record`.
+        record: what the cache was computed from; None for an empty one.
     """
 
     def __init__(self, decoder: Decoder, cache: KvCacheLike, record: Record | None = None) -> None:
         self.decoder = decoder
         self.cache = cache
         self.record = Record(decoder.spec.hidden_size) if record is None else record
+        self.answers = 0  # begun so far: the last one has the cache
         self._no_values = np.zeros((0, decoder.spec.hidden_size), np.float32)
 
     @property
@@ -82,6 +91,7 @@ class Session:
                 f"{promised} cached positions are promised, but the prompt of {len(prompt)} tokens "
                 f"and the cache of {self.length} have the first {equal} in common."
             )
+        self.answers += 1
         kept = min(equal, len(prompt) - 1)
         self.truncate(kept)
         return kept
@@ -141,7 +151,7 @@ class Session:
         return Rows(self, part.ids, part.values, part.index, chosen)
 
     def step(self, token_id: int, want: Want = "next") -> NDArray[np.int32] | NDArray[np.float32]:
-        """Read one token; returns what `prefill` returns for it."""
+        """Read `token_id` behind what the cache holds; see `prefill` for `want` and the result."""
         self.reserve(self.length + 1)
         zero = np.zeros(1, np.int32)
         ids = np.array([token_id], np.int32)

@@ -22,7 +22,14 @@ _MAX_F32 = 3.4e38  # RoPE's rates are computed in f32
 
 @dataclass(frozen=True)
 class DecoderNames:
-    """Where a checkpoint keeps the decoder's tensors; layer i's begin with `layer_prefix.i`."""
+    """Where a checkpoint keeps the decoder's tensors; `expected_tensors` has all names.
+
+    Attributes:
+        token_embedding: [vocab_size, hidden_size].
+        final_norm: [hidden_size].
+        lm_head: [logits_size, hidden_size]; not read when the head is tied to the embedding.
+        layer_prefix: names of layer i begin with `layer_prefix.i`.
+    """
 
     token_embedding: str = "model.embed_tokens.weight"
     final_norm: str = "model.norm.weight"
@@ -35,12 +42,21 @@ class DecoderSpec:
     """A Qwen-family decoder. Fields have the names of the Hugging Face configuration.
 
     Attributes:
+        hidden_size, intermediate_size: width of a row, and of the MLP inside.
+        num_hidden_layers: layers.
+        num_attention_heads, num_key_value_heads: heads of q, a multiple of those of k and v.
         head_dim: size of a head, independent of hidden_size / num_attention_heads; even.
+        vocab_size: rows of the embedding; prompts hold ids below it.
         logits_size: outputs of the head; None means vocab_size, other values need an untied head.
+        max_position_embeddings: most positions of a prompt and its answer together.
+        rms_norm_eps: added under the root of every RMSNorm.
+        rope_theta: base of the rotary embedding.
+        tie_word_embeddings: the head is the embedding; there is no tensor of its own.
         attention_bias: biases on the q, k and v projections (Qwen2); o_proj and the MLP have none.
         qk_norm: RMSNorm over each head of q and k before RoPE (Qwen3).
         packed_qkv: the checkpoint holds one qkv_proj with rows in the order q, k, v.
-        eos_token_ids: ids that end an answer.
+        eos_token_ids: ids that end an answer, inside the vocabulary; may be empty.
+        names: of the tensors in the checkpoint.
 
     Raises:
         ConfigError: naming the field and its value.

@@ -20,7 +20,15 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
-    """One decoder layer; qkv and gate_up are fused by stacking their outputs."""
+    """One decoder layer; qkv and gate_up are fused by stacking their outputs.
+
+    Attributes:
+        input_norm, post_attention_norm: [hidden] f32.
+        qkv: [q_size + 2 * kv_size, hidden], rows in the order q, k, v; qkv_bias: f32, or None.
+        q_norm, k_norm: [head_dim] f32, or None.
+        o: [hidden, q_size].
+        gate_up: [2 * intermediate, hidden], gate first. down: [hidden, intermediate].
+    """
 
     input_norm: F32
     qkv: PackedMatrix
@@ -35,7 +43,14 @@ class LayerWeights:
 
 @dataclass(frozen=True, eq=False)
 class DecoderWeights:
-    """All weights of a decoder. When tied, head is the embedding itself: one copy in memory."""
+    """All weights of a decoder.
+
+    Attributes:
+        embedding: [vocab_size, hidden].
+        layers: num_hidden_layers of them, in order.
+        final_norm: [hidden] f32.
+        head: [logits_size, hidden]; when tied the embedding itself, one copy in memory.
+    """
 
     embedding: PackedMatrix
     layers: tuple[LayerWeights, ...]
@@ -97,12 +112,33 @@ def _qkv_parts(spec: DecoderSpec) -> dict[str, int]:
 
 
 def load_weights(source: TensorSource, spec: DecoderSpec, packer: MatrixPacker) -> DecoderWeights:
-    """Pack the decoder's tensors; the source has been checked against `expected_tensors`."""
+    """Pack the decoder's tensors.
+
+    Args:
+        source: an open checkpoint, which was compared with `expected_tensors` by
+            `stapes.tensors.check_tensors`; shapes are not looked at again here. Pages of what has
+            been packed are let go of.
+        spec: which tensors, by which names.
+        packer: into which format; vectors are always f32.
+
+    Raises:
+        CheckpointError: a tensor is missing, of a type that cannot be read, or holds a value that
+            is not finite or too large for the format.
+    """
     return read_weights(CheckpointReader(source, packer), spec)
 
 
 def read_weights(reader: WeightReader, spec: DecoderSpec) -> DecoderWeights:
-    """The decoder's weights; what the reader has was checked against `expected_tensors`."""
+    """The decoder's weights, from whatever a reader stands for.
+
+    Args:
+        reader: of a checkpoint or a converted file, whose names and shapes were compared with
+            `expected_tensors`.
+        spec: which tensors, by which names.
+
+    Raises:
+        CheckpointError: see `load_weights`.
+    """
     names = spec.names
     embedding = reader.matrix(names.token_embedding)
     return DecoderWeights(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stapes.models.transcript import Transcript
+    from stapes.models.transcript import Segment, Transcript
 
     AudioSource: TypeAlias = str | PathLike[str] | bytes | BinaryIO | NDArray[np.generic]
 
@@ -40,9 +40,18 @@ class SpeechModel(Protocol):
         context: str = "",
         max_new_tokens: int | None = None,
         loop_detection: bool = True,
+        batch: int | None = None,
+        chunk_seconds: float = 30.0,
+        vad: bool = True,
         on_progress: Progress | None = None,
+        on_segment: Callable[[Segment], None] | None = None,
+        should_cancel: Callable[[], bool] | None = None,
     ) -> Transcript:
-        """Transcribe one recording.
+        """Transcribe one recording of any length; memory does not grow with it.
+
+        It is cut into pieces at silence, which are decoded side by side. A piece in which the model
+        repeats itself without end, or gives back the context and nothing else, is tried once more
+        in two halves, then left out with a warning.
 
         Args:
             source: a path, the bytes of a file, an open binary file, or samples
@@ -50,8 +59,22 @@ class SpeechModel(Protocol):
             sample_rate: of samples, in Hz; must be given with an array and only then.
             language: name or ISO 639 code that forces the language; None detects it.
             context: names and words to expect; never read as control tokens.
-            max_new_tokens: cap for each piece of at most 30 s; None derives it from its length.
+            max_new_tokens: cap for each piece; None derives it from the piece's length.
             loop_detection: end a piece whose tokens repeat without end.
-            on_progress: called with the seconds of audio done and in all.
+            batch: pieces decoded side by side, which changes the speed and never the text; None
+                chooses by threads and free memory.
+            chunk_seconds: longest piece, 1 to 300 s; accuracy suffers beyond 30.
+            vad: leave out what a speech detector takes for silence, music or noise; False gives
+                everything to the model.
+            on_progress: called with the seconds of audio done and in all, as far as that is known.
+            on_segment: called with each segment once it and all before it are done.
+            should_cancel: asked between runs of the decoder; True ends the transcription with what
+                is done, and finish_reason "cancelled".
+
+        Raises:
+            RequestError: an argument is wrong.
+            AudioError: the recording cannot be used.
+            CapacityError: context, piece and budget exceed the model's positions or the memory.
+            NumericError: the model computed a value that is not finite.
         """
         ...

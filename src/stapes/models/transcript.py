@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-FinishReason = Literal["stop", "length", "loop"]
+FinishReason = Literal["stop", "length", "loop", "cancelled"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class Transcript:
         language: Hugging Face's English name of the language, None when none was reported.
         duration_s: true duration of the recording in seconds, before any padding.
         model: name or path of the model.
-        finish_reason: the worst of the pieces' reasons: "loop", else "length", else "stop".
+        finish_reason: "cancelled" when the caller stopped it midway, else the worst of the pieces'
+            reasons: "loop", else "length", else "stop".
         truncated: True when any piece was cut short by its token budget.
         warnings: one sentence each.
         token_ids: all new ids in order, control ids included, EOS excluded.

@@ -1,1 +1,1 @@
-"""Transcripts as text and as JSON lines, and the files they go to. Nothing here prints."""
+"""Transcripts as text, subtitles, tables and JSON lines, and their files. Nothing here prints."""

@@ -21,22 +21,38 @@ def storage_error(error: OSError, target: object) -> StapesError:
     return kind(f"cannot write {target}: {error.strerror or error}.")
 
 
-def output_paths(files: Sequence[str], directory: Path, suffix: str) -> list[Path]:
-    """The output path of every input file; refuses names that would overwrite something."""
-    paths: dict[Path, str] = {}
+def output_paths(files: Sequence[str], directory: Path | None, suffix: str) -> list[Path]:
+    """The output path of every input file: in the folder, or beside the file without one.
+
+    Raises:
+        RequestError: a recording would be overwritten, two would be written to one file, or
+            standard input has no folder to write to.
+    """
+    paths: dict[str, str] = {}
+    found: list[Path] = []
     for file in files:
-        path = directory / f"{_stem(file)}{suffix}"
-        if path in paths:
-            raise RequestError(f"{paths[path]} and {file} would both be written to {path}.")
-        paths[path] = file
-    _refuse_overwriting_inputs(files, paths)
-    return list(paths)
+        path = _folder(file, directory) / f"{_stem(file)}{suffix}"
+        place = os.path.join(os.path.realpath(path.parent), path.name)
+        if place in paths:
+            raise RequestError(f"{paths[place]} and {file} would both be written to {path}.")
+        paths[place] = file
+        found.append(path)
+    _refuse_overwriting_inputs(files, found)
+    return found
 
 
 def prepare_directory(directory: Path) -> None:
     """Create the folder when it is missing and make sure that files can be written into it."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, f"into the folder {directory}") from error
+    check_directory(directory)
+
+
+def check_directory(directory: Path) -> None:
+    """Make sure that files can be written into a folder that is there."""
+    try:
         probe = _temporary_beside(directory / "probe")
         os.close(_create(probe))
         probe.unlink()
@@ -59,11 +75,19 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def _folder(file: str, directory: Path | None) -> Path:
+    if directory is not None:
+        return directory
+    if file == STDIN:
+        raise RequestError("standard input has no folder of its own to write files to.")
+    return Path(file).parent
+
+
 def _stem(file: str) -> str:
     return "stdin" if file == STDIN else Path(file).stem
 
 
-def _refuse_overwriting_inputs(files: Sequence[str], paths: dict[Path, str]) -> None:
+def _refuse_overwriting_inputs(files: Sequence[str], paths: Sequence[Path]) -> None:
     inputs = {os.path.realpath(file) for file in files if file != STDIN}
     for path in paths:
         if os.path.realpath(path) in inputs:

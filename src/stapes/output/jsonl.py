@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from stapes.models.transcript import Transcript
+from stapes.models.transcript import Segment, Transcript
 
 JsonObject = dict[str, object]
 
@@ -27,6 +27,23 @@ def to_object(file: str, transcript: Transcript) -> JsonObject:
         "token_ids": list(transcript.token_ids),
         "tokens": asdict(transcript.tokens),
         "timings_s": asdict(transcript.timings_s),
+        "segments": [_segment(segment) for segment in transcript.segments],
+    }
+
+
+def _segment(segment: Segment) -> JsonObject:
+    confidence = segment.confidence
+    return {
+        "start_s": round(segment.start_s, 3),
+        "end_s": round(segment.end_s, 3),
+        "text": segment.text,
+        "language": segment.language,
+        "confidence": None if confidence is None else round(confidence, 4),
+        "finish_reason": segment.finish_reason,
+        "words": [
+            {"text": word.text, "start_s": round(word.start_s, 3), "end_s": round(word.end_s, 3)}
+            for word in segment.words
+        ],
     }
 
 

@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.audio import SAMPLE_RATE, Audio, Span, log_mel, split_at_quiet
-from stapes.decoder import GenerateOptions, Prompt, generate
+from stapes.decoder import Prompt
 from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.decoder.prompt import check_prompt
 from stapes.graph import NoTracer
-from stapes.models.audio_source import open_audio
 from stapes.models.description import Description, Part
 from stapes.models.qwen3_asr.config import CHUNK_FRAMES, Qwen3AsrConfig, read_config
 from stapes.models.qwen3_asr.encoder import audio_tokens
 from stapes.models.qwen3_asr.encoder_weights import expected_tensors as encoder_tensors
 from stapes.models.qwen3_asr.networks import Networks, expected_tensors, networks_from
 from stapes.models.qwen3_asr.pieces import (
-    MAX_PIECE_S,
     Piece,
     finish_reason,
     joined_text,
     piece_warnings,
+    segments_of,
     spoken_language,
-    token_budget,
     token_counts,
 )
+from stapes.models.qwen3_asr.pipeline import Pipeline
 from stapes.models.qwen3_asr.postprocess import Answer, is_within_context, parse_answer
 from stapes.models.qwen3_asr.prompt import PromptBuilder, control_tokens
+from stapes.models.recording import Recording
 from stapes.models.source import ModelSource
-from stapes.models.transcript import Timings, Transcript
+from stapes.models.transcript import Segment, Timings, Transcript
 from stapes.options import RuntimeOptions, TranscribeOptions
 from stapes.text.languages import canonical_language
 from stapes.text.tokenizer import Tokenizer
@@ -89,100 +88,75 @@ class Transcriber(ABC):
         context: str = "",
         max_new_tokens: int | None = None,
         loop_detection: bool = True,
+        batch: int | None = None,
+        chunk_seconds: float = 30.0,
+        vad: bool = True,
         on_progress: Progress | None = None,
+        on_segment: Callable[[Segment], None] | None = None,
+        should_cancel: Callable[[], bool] | None = None,
     ) -> Transcript:
         """Transcribe one recording; see `SpeechModel.transcribe`."""
-        options = TranscribeOptions(language, context, max_new_tokens, loop_detection)
-        forced = None if language is None else canonical_language(language)
-        started = time.perf_counter()
-        audio = open_audio(source, sample_rate)
-        audio_s = time.perf_counter() - started
-        self.decoder.tracer.stage("audio", started, started + audio_s)
-        pieces: list[Piece] = []
-        spans = split_at_quiet(audio.samples, MAX_PIECE_S)
-        for span in spans:
-            pieces.append(self.transcribe_piece(audio.samples, span, options, forced))
-            if on_progress:
-                on_progress(span.end / SAMPLE_RATE, audio.samples.size / SAMPLE_RATE)
-        return self._transcript(audio, pieces, options, forced, audio_s, started)
-
-    def transcribe_piece(
-        self,
-        samples: NDArray[np.float32],
-        span: Span,
-        options: TranscribeOptions,
-        forced: str | None,
-    ) -> Piece:
-        """Transcribe one span of a recording, independently of all others."""
-        clock = time.perf_counter
-        started = clock()
-        mel = log_mel(samples[span.start : span.end], self.config.encoder.num_mel_bins)
-        mel_done = clock()
-        budget = options.max_new_tokens or token_budget((span.end - span.start) / SAMPLE_RATE)
-        self._check_room(self.encoder.tokens(mel.shape[0]), options.context, forced, budget)
-        embeddings = self.encoder.encode(mel)
-        encoded = clock()
-        self.decoder.tracer.stage("mel", started, mel_done)
-        self.decoder.tracer.stage("encode", mel_done, encoded)
-        prompt = self.build_prompt(embeddings, options.context, forced)
-        generate_options = GenerateOptions(budget, options.loop_detection)
-        result = generate(self.decoder.new_session(), prompt, generate_options)
-        return Piece(
-            start_s=span.start / SAMPLE_RATE,
-            end_s=span.end / SAMPLE_RATE,
-            answer=self.read_answer(result.token_ids[: result.kept], forced),
-            result=result,
-            audio_tokens=embeddings.shape[0],
-            mel_s=mel_done - started,
-            encode_s=encoded - mel_done,
+        options = TranscribeOptions(
+            language, context, max_new_tokens, loop_detection, batch, chunk_seconds, vad
         )
+        forced = None if language is None else canonical_language(language)
+        pipeline = Pipeline(self, options, forced)
+        with Recording(source, sample_rate, options, self.decoder.tracer) as recording:
+            pieces: list[Piece] = []
+            for piece in pipeline.run(recording.stretches(), should_cancel):
+                pieces.append(piece)
+                if on_segment:
+                    for segment in segments_of([piece]):
+                        on_segment(segment)
+                if on_progress:
+                    on_progress(piece.end_s, max(piece.end_s, recording.expected_s))
+            return self._transcript(recording, pieces, pipeline)
 
-    def _check_room(self, rows: int, context: str, forced: str | None, budget: int) -> None:
-        """Refuse a prompt that is too long before its audio is encoded."""
+    def check_room(self, frames: int, context: str, forced: str | None, budget: int) -> None:
+        """Refuse a prompt of so many mel frames that is too long, before its audio is encoded."""
+        rows = self.encoder.tokens(frames)
         blank = np.zeros((rows, self.decoder.spec.hidden_size), np.float32)
         check_prompt(self.build_prompt(blank, context, forced), budget, self.decoder.spec)
 
     def _transcript(
-        self,
-        audio: Audio,
-        pieces: list[Piece],
-        options: TranscribeOptions,
-        forced: str | None,
-        audio_s: float,
-        started: float,
+        self, recording: Recording, pieces: list[Piece], pipeline: Pipeline
     ) -> Transcript:
-        text = joined_text(pieces)
-        warnings = [*audio.warnings, *(w for piece in pieces for w in piece_warnings(piece))]
-        warnings += _doubts(audio, text, options.context)
+        text, reason = joined_text(pieces), finish_reason(pieces)
+        warnings = [*recording.warnings, *(w for piece in pieces for w in piece_warnings(piece))]
+        if pipeline.cancelled:
+            reason = "cancelled"
+            warnings.append(f"Stopped before the end, with {len(pieces)} pieces transcribed.")
+        elif not any(piece.dropped for piece in pieces):
+            warnings += _doubts(recording, text, pipeline.options.context)
         return Transcript(
             text=text,
-            language=forced or spoken_language(pieces),
-            duration_s=audio.duration_s,
+            language=pipeline.forced or spoken_language(pieces),
+            duration_s=recording.duration_s,
             model=self.name,
-            finish_reason=finish_reason(pieces),
+            finish_reason=reason,
             truncated=any(piece.result.finish_reason == "length" for piece in pieces),
             warnings=tuple(warnings),
             token_ids=tuple(i for piece in pieces for i in piece.result.token_ids),
             tokens=token_counts(pieces),
             timings_s=Timings(
                 load=self.load_s,
-                audio=audio_s,
+                audio=recording.audio_s,
                 mel=sum(piece.mel_s for piece in pieces),
                 encode=sum(piece.encode_s for piece in pieces),
-                prefill=sum(piece.result.prefill_s for piece in pieces),
-                decode=sum(piece.result.decode_s for piece in pieces),
-                total=time.perf_counter() - started,
+                prefill=pipeline.batch.prefill_s,
+                decode=pipeline.batch.decode_s,
+                total=recording.total_s,
             ),
+            segments=segments_of(pieces),
         )
 
 
-def _doubts(audio: Audio, text: str, context: str) -> list[str]:
+def _doubts(recording: Recording, text: str, context: str) -> list[str]:
     """Warnings about a text that should not be taken at face value."""
     if is_within_context(text, context):
         return ["The transcript holds nothing but words of the given context."]
-    rms = float(np.sqrt(np.mean(np.square(audio.samples)))) if audio.samples.size else 0.0
-    if not text and rms > _LOUD_RMS:
-        level = 20 * np.log10(rms)
+    if not text and recording.rms > _LOUD_RMS:
+        level = 20 * np.log10(recording.rms)
         return [f"No speech was found, though the recording is not silent ({level:.0f} dBFS)."]
     return []
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from stapes.decoder import GenerateResult
 from stapes.models.qwen3_asr.postprocess import Answer
-from stapes.models.transcript import FinishReason, TokenCounts
+from stapes.models.transcript import FinishReason, Segment, TokenCounts, Word
 from stapes.text.joining import join_pieces
 
-MAX_PIECE_S = 30.0  # punctuation and accuracy suffer on longer inputs
 _BASE_TOKENS = 32  # the language tag, and room for very short pieces
 _TOKENS_PER_S = 16  # several times what any language speaks
 
@@ -23,7 +22,10 @@ def token_budget(duration_s: float) -> int:
 
 @dataclass(frozen=True)
 class Piece:
-    """A transcribed piece: from start_s to end_s of the recording."""
+    """A transcribed piece: from start_s to end_s of the recording.
+
+    `dropped` says why its text was not believed and left out.
+    """
 
     start_s: float
     end_s: float
@@ -32,6 +34,9 @@ class Piece:
     audio_tokens: int
     mel_s: float
     encode_s: float
+    confidence: float | None = None
+    words: tuple[Word, ...] = ()
+    dropped: str | None = None
 
     @property
     def where(self) -> str:
@@ -60,6 +65,23 @@ def finish_reason(pieces: Sequence[Piece]) -> FinishReason:
     return next((reason for reason in order if reason in reasons), "stop")
 
 
+def segments_of(pieces: Sequence[Piece]) -> tuple[Segment, ...]:
+    """The pieces that have text."""
+    return tuple(
+        Segment(
+            start_s=piece.start_s,
+            end_s=piece.end_s,
+            text=piece.answer.text,
+            language=piece.answer.language,
+            confidence=piece.confidence,
+            words=piece.words,
+            finish_reason=piece.result.finish_reason,
+        )
+        for piece in pieces
+        if piece.answer.text
+    )
+
+
 def token_counts(pieces: Sequence[Piece]) -> TokenCounts:
     """Tokens, summed over the pieces."""
     return TokenCounts(
@@ -72,6 +94,8 @@ def token_counts(pieces: Sequence[Piece]) -> TokenCounts:
 def piece_warnings(piece: Piece) -> list[str]:
     """What the user should know about how a piece ended."""
     count = len(piece.result.token_ids)
+    if piece.dropped:
+        return [f"{piece.where}: {piece.dropped}; this piece has no text."]
     if piece.result.finish_reason == "length":
         return [f"{piece.where}: cut short after {count} tokens; max_new_tokens allows more."]
     if piece.result.finish_reason == "loop":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stapes.errors import RequestError
 from stapes.text.languages import LANGUAGES, canonical_language
@@ -11,6 +11,7 @@ from stapes.text.repetition import collapse_repetitions
 from stapes.text.tokenizer import Tokenizer
 
 _PREFIX = "language "
+_LEAST_CONTEXT = 3  # words
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,13 @@ class Answer:
         text: the transcript, repetitions collapsed.
         language: the model's word for it, or the forced one; None when it names none.
         collapsed: whether repetitions were taken out.
+        text_from: how many first ids are not of the text, but of the tag before it.
     """
 
     text: str
     language: str | None
     collapsed: bool
+    text_from: int = field(default=0, compare=False)
 
 
 def parse_answer(
@@ -47,7 +50,8 @@ def parse_answer(
     text, collapsed = collapse_repetitions(rest.strip())
     if tagged and named is None:
         named = _phrase_name(head)  # a language that we do not know: the model's own word for it
-    return Answer(text.strip(), forced or (named if is_tag else None) or None, collapsed)
+    language = forced or (named if is_tag else None) or None
+    return Answer(text.strip(), language, collapsed, at + 1 if is_tag else 0)
 
 
 def _is_cut_tag(head: str) -> bool:
@@ -76,6 +80,17 @@ def is_within_context(text: str, context: str) -> bool:
     """Whether a transcript says nothing but what the context already holds, word for word."""
     words = _words(text)
     return bool(words) and f" {words} " in f" {_words(context)} "
+
+
+def repeats_context(text: str, context: str) -> bool:
+    """Whether a transcript is the whole context, once or more, and nothing else.
+
+    A context of one or two words may well be all that was said; a longer list hardly ever is.
+    """
+    said, given = _words(text).split(), _words(context).split()
+    if len(given) < _LEAST_CONTEXT or len(said) % len(given) or not said:
+        return False
+    return said == given * (len(said) // len(given))
 
 
 def _words(text: str) -> str:

@@ -15,7 +15,7 @@ class TextTokens:
     """
 
     prompt: int
-    reused: int
+    reused: int = field(compare=False)
     new: int
 
 

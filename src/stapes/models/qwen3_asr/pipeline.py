@@ -1,0 +1,224 @@
+"""The pieces of one recording, decoded side by side and given back in order."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes.audio import SAMPLE_RATE, log_mel, split_at_quiet
+from stapes.decoder import Batch, Decoder, GenerateOptions, GenerateResult, Generation, Session
+from stapes.models.qwen3_asr.pieces import Piece, token_budget
+from stapes.models.qwen3_asr.postprocess import repeats_context
+from stapes.options import TranscribeOptions
+from stapes.system import available_memory_bytes, default_threads
+
+if TYPE_CHECKING:
+    from stapes.models.qwen3_asr.model import Transcriber
+
+MIN_RETRY_S = 4.0  # a piece that can be halved and still holds a phrase
+_MEMORY_SHARE = 0.25  # of what is free, for caches
+
+
+class Stretch(Protocol):
+    """A stretch of a recording: samples f32 [n], mono 16 kHz, from start_s to end_s."""
+
+    @property
+    def start_s(self) -> float: ...  # noqa: D102
+    @property
+    def end_s(self) -> float: ...  # noqa: D102
+    @property
+    def samples(self) -> NDArray[np.float32]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A part of a stretch, for a second try."""
+
+    start_s: float
+    end_s: float
+    samples: NDArray[np.float32]
+
+
+@dataclass(eq=False)
+class _Job:
+    """A stretch on its way: its answer under way, what came of it, or the parts it was cut into."""
+
+    audio: Stretch
+    second_try: bool = False
+    mel_s: float = 0.0
+    encode_s: float = 0.0
+    audio_tokens: int = 0
+    piece: Piece | None = None
+    parts: list[_Job] = field(default_factory=list)
+
+    @property
+    def done(self) -> bool:
+        return all(part.done for part in self.parts) if self.parts else self.piece is not None
+
+    def pieces(self) -> Iterator[Piece]:
+        """What came of it, in order, as far as it is there."""
+        if self.piece is not None:
+            yield self.piece
+        for part in self.parts:
+            yield from part.pieces()
+
+
+class Pipeline:
+    """Transcribes stretches of a recording, `width` of them at a time.
+
+    Each answer is what it would be alone. A runaway loop, and an answer that is nothing but the
+    context, are tried once more in two halves, then dropped: the piece has no text and says why.
+    Sessions are used again, so that a long context is read once.
+
+    Args:
+        model: whose encoder, prompts and decoder are used.
+        options: see `TranscribeOptions`.
+        forced: name of the language that is forced, or None.
+    """
+
+    def __init__(self, model: Transcriber, options: TranscribeOptions, forced: str | None) -> None:
+        self.model = model
+        self.options = options
+        self.forced = forced
+        self.batch = Batch(model.decoder)
+        self.width = options.batch or default_width(model.decoder, options.chunk_seconds)
+        self.cancelled = False
+        self._order: deque[_Job] = deque()
+        self._again: deque[_Job] = deque()
+        self._jobs: dict[Generation, _Job] = {}
+        self._free: list[Session] = []
+
+    def run(
+        self, stretches: Iterable[Stretch], should_cancel: Callable[[], bool] | None = None
+    ) -> Iterator[Piece]:
+        """The pieces in the order of the recording, each as soon as it and all before it are done.
+
+        Once `should_cancel` says so, nothing more is decoded; what is done comes, with gaps.
+        """
+        source = iter(stretches)
+        while self._fill(source) or self._jobs:
+            if should_cancel is not None and should_cancel():
+                self.cancelled = True
+                break
+            for generation in self.batch.step():
+                self._take(generation)
+            while self._order and self._order[0].done:
+                yield from self._order.popleft().pieces()
+        for job in self._order:
+            yield from job.pieces()
+
+    def _fill(self, source: Iterator[Stretch]) -> bool:
+        """Start answers until `width` are under way; whether any was."""
+        started = False
+        while len(self._jobs) < self.width:
+            job = self._again.popleft() if self._again else self._next(source)
+            if job is None:
+                break
+            self._start(job)
+            started = True
+        return started
+
+    def _next(self, source: Iterator[Stretch]) -> _Job | None:
+        stretch = next(source, None)
+        if stretch is None:
+            return None
+        self._order.append(_Job(stretch))
+        return self._order[-1]
+
+    def _start(self, job: _Job) -> None:
+        """Encode a stretch and let its answer begin."""
+        model, options, clock = self.model, self.options, time.perf_counter
+        began = clock()
+        mel = log_mel(job.audio.samples, model.config.encoder.num_mel_bins)
+        mel_done = clock()
+        seconds = job.audio.samples.size / SAMPLE_RATE
+        budget = options.max_new_tokens or token_budget(seconds)
+        model.check_room(mel.shape[0], options.context, self.forced, budget)
+        embeddings = model.encoder.encode(mel)
+        encoded = clock()
+        model.decoder.tracer.stage("mel", began, mel_done)
+        model.decoder.tracer.stage("encode", mel_done, encoded)
+        job.mel_s, job.encode_s = mel_done - began, encoded - mel_done
+        job.audio_tokens = embeddings.shape[0]
+        session = self._free.pop() if self._free else model.decoder.new_session()
+        prompt = model.build_prompt(embeddings, options.context, self.forced)
+        wanted = GenerateOptions(budget, options.loop_detection, logprobs=True)
+        self._jobs[self.batch.join(session, prompt, wanted)] = job
+
+    def _take(self, generation: Generation) -> None:
+        """A finished answer: its text, or a second try."""
+        job = self._jobs.pop(generation)
+        result = generation.result()
+        self._free.append(generation.session)
+        piece = self._piece(job, result)
+        trouble = self._trouble(piece)
+        if trouble is None:
+            job.piece = piece
+        elif job.second_try or not self._halve(job):
+            dropped = replace(piece.answer, text="")
+            often = ", twice" if job.second_try else ""
+            job.piece = replace(piece, answer=dropped, dropped=trouble + often)
+
+    def _piece(self, job: _Job, result: GenerateResult) -> Piece:
+        answer = self.model.read_answer(result.token_ids[: result.kept], self.forced)
+        return Piece(
+            start_s=job.audio.start_s,
+            end_s=job.audio.end_s,
+            answer=answer,
+            result=result,
+            audio_tokens=job.audio_tokens,
+            mel_s=job.mel_s,
+            encode_s=job.encode_s,
+            confidence=_confidence(result, answer.text_from) if answer.text else None,
+        )
+
+    def _trouble(self, piece: Piece) -> str | None:
+        """Why an answer cannot be believed; None when it can."""
+        if piece.result.finish_reason == "loop":
+            return "the model repeated itself without end"
+        if repeats_context(piece.answer.text, self.options.context):
+            return "the model gave back the context and nothing else"
+        return None
+
+    def _halve(self, job: _Job) -> bool:
+        """Cut a stretch at a quiet point in its midst, for a second try; False when too short."""
+        seconds = job.audio.samples.size / SAMPLE_RATE
+        if seconds < MIN_RETRY_S:
+            return False
+        spans = split_at_quiet(job.audio.samples, 0.6 * seconds)
+        for span in spans:
+            first = job.audio.start_s + span.start / SAMPLE_RATE
+            part = _Part(
+                first,
+                first + (span.end - span.start) / SAMPLE_RATE,
+                job.audio.samples[span.start : span.end],
+            )
+            job.parts.append(_Job(part, second_try=True))
+        self._again.extend(job.parts)
+        return True
+
+
+def _confidence(result: GenerateResult, text_from: int) -> float | None:
+    """Geometric mean of the probabilities of the text's tokens."""
+    logprobs = (result.logprobs or ())[text_from : result.kept]
+    return math.exp(math.fsum(logprobs) / len(logprobs)) if logprobs else None
+
+
+def default_width(decoder: Decoder, seconds: float) -> int:
+    """Answers decoded side by side: four a thread, as far as a quarter of the free memory goes.
+
+    The speed of a run hardly depends on its rows until there are about four for each thread; more
+    of them need memory for their caches. `seconds` is the length of the longest stretch.
+    """
+    positions = 13 * math.ceil(seconds) + 16 + token_budget(seconds) // 2
+    cache = decoder.new_cache().page_bytes * math.ceil(positions / 512)
+    free = available_memory_bytes()
+    wanted = min(4 * default_threads(), 16)
+    return wanted if free is None else max(1, min(wanted, int(_MEMORY_SHARE * free / cache)))
