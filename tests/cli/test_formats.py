@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from stapes.errors import AudioError
+
 SUFFIXES = (".txt", ".srt", ".vtt", ".tsv", ".json")
 
 
@@ -84,9 +86,10 @@ def test_a_folder_that_takes_no_files_is_refused(run, model):
     refused(run("transcribe", "--format", "srt,vtt", "/proc/self/fd/a.wav"), model)
 
 
-def test_a_missing_folder_is_not_created(run, model, here):
-    run("transcribe", "--format", "srt,vtt", "no/a.wav")
-    assert os.listdir(here) == []
+def test_a_missing_folder_concerns_its_recording_alone(run, model, here):
+    model.answers = {"no/b.wav": AudioError("it is not there.")}
+    assert run("transcribe", "--format", "srt,vtt", "a.wav", "no/b.wav").code == 3
+    assert sorted(os.listdir(here)) == ["a.srt", "a.vtt"]
 
 
 def test_two_recordings_of_one_name_are_refused(run, model, here):

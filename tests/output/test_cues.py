@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from output.transcripts import letters, texts, timed, transcript, transcripts
@@ -41,6 +41,7 @@ def test_the_rules_hold_and_nothing_is_lost(said):
     assert letters(lines) == letters("".join(segment.text for segment in said.segments))
 
 
+@settings(max_examples=50)
 @given(texts("abcdefgh.,", "abc"))
 def test_words_stay_whole_and_lines_have_42_characters(text):
     lines = [line for cue in cues_of(transcript(Segment(0, 50, text))) for line in cue.lines]
@@ -49,6 +50,7 @@ def test_words_stay_whole_and_lines_have_42_characters(text):
         assert " ".join(lines) == text
 
 
+@settings(max_examples=50)
 @given(texts("漢字仮名ひらカナ。、「」"))
 def test_chinese_and_japanese_have_16_characters(text):
     lines = shown(Segment(0, 50, text.replace(" ", "")))
@@ -188,16 +190,33 @@ def test_chinese_breaks_behind_its_punctuation():
 
 
 def test_no_line_begins_with_what_ends_a_word():
-    lines = [line for cue in shown(Segment(0, 50, "がっこー、「" * 12)) for line in cue]
-    assert "".join(lines) == "がっこー、「" * 12
-    assert {line[0] for line in lines} <= set("がこ「")
-    assert "「" not in {line[-1] for line in lines[:-1]}
+    for text in ("かー" * 17, "かっ" * 17):
+        (first, second) = shown(Segment(0, 10, text))
+        assert {line[0] for line in first + second} == {"か"}
+    (first, second) = shown(Segment(0, 10, "かっ「" * 11))
+    assert {line[0] for line in first + second} <= {"か", "「"}
+    assert "「" not in {line[-1] for line in (first + second)[:-1]}
 
 
-@pytest.mark.parametrize("text", ["nous avons pu trouver cela dans le jardin ? Oui, c'est ça."])
-def test_a_mark_that_stands_apart_begins_no_line(text):
-    (lines,) = shown(Segment(0, 5, text))
-    assert lines == ("nous avons pu trouver cela", "dans le jardin ? Oui, c'est ça.")
+def test_a_mark_that_stands_apart_begins_no_line():
+    assert shown(
+        Segment(0, 5, "the nightingales of Lincolnshire - and all others, too, at night")
+    ) == [("the nightingales of Lincolnshire -", "and all others, too, at night")]
+
+
+def test_a_sentence_ends_behind_its_quotes():
+    assert shown(Segment(0, 5, '"We said (so)." Then he left the old house at')) == [
+        ('"We said (so)."', "Then he left the old house at")
+    ]
+
+
+def test_a_word_without_width_takes_a_space_of_its_own():
+    said = transcript(Segment(0, 5, "\u0301 " + "a" * 42 + " " + "b" * 42))
+    assert [columns(line) for cue in cues_of(said) for line in cue.lines] == [0, 42, 42]
+
+
+def test_control_characters_are_spaces():
+    assert shown(Segment(0, 5, "\x00one\x1b[2J\x7ftwo\x85")) == [("one [2J two",)]
 
 
 def test_a_bracket_is_opened_on_a_new_line():

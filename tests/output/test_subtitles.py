@@ -12,7 +12,7 @@ import av
 import pytest
 import srt
 import webvtt
-from hypothesis import given
+from hypothesis import given, settings
 
 from output.transcripts import ODD, letters, timed, transcript, transcripts
 from stapes.models.transcript import Segment
@@ -59,11 +59,13 @@ def without_arrows(cues: list[tuple[int, int, str]]) -> list[tuple[int, int, str
     return [(start, end, re.sub("--+>", "->", text)) for start, end, text in cues]
 
 
+@settings(max_examples=50)
 @given(transcripts())
 def test_srt_is_read_back(said):
     assert read_srt(FORMATS["srt"].render("a.wav", said)) == without_arrows(expected(said))
 
 
+@settings(max_examples=50)
 @given(transcripts())
 def test_vtt_is_read_back(said):
     rendered = FORMATS["vtt"].render("a.wav", said)
@@ -111,6 +113,7 @@ def test_silence_gives_files_without_cues():
     assert read_srt(rendered["srt"]) == read_vtt(rendered["vtt"]) == []
 
 
+@settings(max_examples=50)
 @given(transcripts())
 def test_a_table_has_a_row_for_each_segment(said):
     rendered = FORMATS["tsv"].render("a.wav", said)

@@ -73,7 +73,6 @@ def _check_beside(paths: Sequence[Path]) -> None:
                 f"{path} is there already: remove it, or give --output-dir, which replaces files."
             )
     for folder in {path.parent for path in paths}:
-        if os.path.isdir(
-            folder
-        ):  # else there is no recording either, which concerns that one alone
+        # A folder that is missing has no recording either: that is told when its turn comes.
+        if os.path.isdir(folder):
             check_directory(folder)

@@ -93,11 +93,12 @@ def _possible(atoms: Sequence[Atom], first: int, line_columns: int) -> Iterator[
         atom = atoms[at]
         if at > first and atom.end_ms - atoms[first].start_ms > MOST_MS:
             return
-        if used and used + len(atom.joint) + atom.columns > line_columns:
-            lines, used = lines + 1, 0
+        width = len(atom.joint) + atom.columns if at > first else atom.columns
+        if used + width > line_columns:
+            lines, used, width = lines + 1, 0, atom.columns
         if lines > 2:
             return
-        used += atom.columns + (len(atom.joint) if used else 0)
+        used += width
         total += atom.columns
         yield at + 1, total
 
