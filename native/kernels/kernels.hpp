@@ -37,14 +37,19 @@ inline size_t tile_bytes(Format format, size_t in) {
     }
 }
 
-// A row of activations as int8 in blocks of 32: x = scale * value. Kernels use the bytes, or the same
-// values as int16 with each quad in the order 0 2 1 3; and the sum of each block's values.
+// A row of activations as whole numbers in blocks of 32, x = scale * value, of at most
+// activation_peak: as int16 with each quad in the order 0 2 1 3, and in q4 as int8, too, with the
+// sum of each block's values.
 struct QuantizedRow {
     int8_t* bytes;
     int16_t* words;
     int32_t* sums;
     float* scales;
 };
+
+// The largest activation beside weights of a format. With q8 a block's sum of 32 products of at most
+// 128 * 4095 is a float without rounding; in q4 the products of bytes are what makes it fast.
+constexpr int activation_peak(Format format) { return format == Format::q8 ? 4095 : 127; }
 struct QuantizedRows {
     const int8_t* bytes;
     const int16_t* words;
@@ -97,12 +102,11 @@ constexpr size_t kLinearScratchFloats = 512 * kTile + 192 * kTile + 64 * kTile +
 
 struct Kernels {
     const char* name;
-    bool reads_words;  // of quantised rows; else the bytes alone
 
     // Tiles [first, last) of a linear layer, for all rows of the job.
     void (*linear_tiles)(const LinearJob& job, size_t first, size_t last, float* scratch);
-    // x[n], zero-padded to a multiple of 32.
-    void (*quantize_row)(const float* x, size_t n, const QuantizedRow& row);
+    // x[n], zero-padded to a multiple of 32, for weights of a format.
+    void (*quantize_row)(Format format, const float* x, size_t n, const QuantizedRow& row);
     // One output row of packed weights, dequantised: an embedding look-up.
     void (*unpack_row)(Format format, const uint8_t* weights, size_t in, size_t row, float* y);
     // `outputs` <= 16 rows of a matrix, f32, into one tile. False when a value is not finite.

@@ -1,5 +1,6 @@
 // Linear layers on packed weights: what the formats share. Included by kernels.inl, once per
-// instruction set; linear_words.inl holds f32 and bf16, linear_pairs.inl or linear_bytes.inl q8 and q4.
+// instruction set; linear_words.inl holds f32 and bf16, linear_pairs.inl q8, and q4 where
+// linear_bytes.inl does not.
 //
 // One output of one row is, in every regime:
 //   f32, bf16:  fma over the inputs in order, from 0
@@ -7,19 +8,13 @@
 // so the few-row paths, which read packed weights directly, and the many-row paths, which widen a
 // slice of them first, give the same bits.
 
-#if defined(STAPES_BYTE_DOTS)
-constexpr bool kReadsWords = false;
-#else
-constexpr bool kReadsWords = true;
-#endif
-
 constexpr int kParts = kTile / kLanes;  // vectors that hold the outputs of a tile
 constexpr size_t kFewWordRows = 8;      // up to here f32 and bf16 weights are read directly
 constexpr size_t kRowBlock = 192;       // rows whose running sums are kept in scratch
 constexpr size_t kSliceBlocks = 16;     // blocks of a widened slice: 16 KB of int16
 constexpr size_t kSliceWords = 256;     // inputs of a widened slice: 16 KB of f32
 constexpr size_t kPrefetchBytes = 2048;
-constexpr float kTinyPeak = 1e-36f;  // up to here a block is zeros: 127 / peak would overflow
+constexpr float kTinyPeak = 1e-34f;  // up to here a block is zeros: 4095 / peak would overflow
 
 STAPES_INLINE VF activate(VF x, Activation activation) {
     return activation == Activation::gelu ? vf_gelu(x) : x;
@@ -69,10 +64,9 @@ STAPES_INLINE void by_panel(size_t rows, const F& f) {
 }
 
 #include "linear_words.inl"
+#include "linear_pairs.inl"
 #if defined(STAPES_BYTE_DOTS)
 #include "linear_bytes.inl"
-#else
-#include "linear_pairs.inl"
 #endif
 
 // Up to how many rows the few-row path is the faster one.
@@ -88,8 +82,8 @@ static void many_rows(const LinearJob& job, size_t tile, float* scratch) {
         switch (job.format) {
             case Format::f32: many_words<WordsF32>(job, tile, row, rows, scratch); break;
             case Format::bf16: many_words<WordsBf16>(job, tile, row, rows, scratch); break;
-            case Format::q8: many_blocks<Q8>(job, tile, row, rows, scratch); break;
-            case Format::q4: many_blocks<Q4>(job, tile, row, rows, scratch); break;
+            case Format::q8: many_pairs<Q8>(job, tile, row, rows, scratch); break;
+            case Format::q4: many_q4(job, tile, row, rows, scratch); break;
         }
         for (size_t r = 0; r < rows; ++r) {
             VF sums[kParts];
@@ -113,41 +107,44 @@ static void linear_tiles(const LinearJob& job, size_t first, size_t last, float*
     switch (job.format) {
         case Format::f32: few_words_rows<WordsF32>(job, first, last); break;
         case Format::bf16: few_words_rows<WordsBf16>(job, first, last); break;
-        case Format::q8: few_blocks_rows<Q8>(job, first, last); break;
-        case Format::q4: few_blocks_rows<Q4>(job, first, last); break;
+        case Format::q8: few_pairs_rows<Q8>(job, first, last); break;
+        case Format::q4: few_q4_rows(job, first, last); break;
     }
 }
 
-static void quantize_block(const float* x, const QuantizedRow& row, size_t block) {
+static void quantize_block(Format format, const float* x, const QuantizedRow& row, size_t block) {
     VF largest = vf_zero(), poison = vf_zero();
     for (int i = 0; i < kBlock; i += kLanes) {
         VF value = vf_load(x + i);
         largest = vf_max(vf_abs(value), largest);  // in this order a NaN is passed over
         poison = vf_fma(value, vf_zero(), poison);  // NaN as soon as one value is not finite
     }
-    float peak = vf_hmax(largest);
-    VF inverse = vf_set1(peak > kTinyPeak ? 127.0f / peak : 0.0f);
-    int8_t* bytes = row.bytes + block * kBlock;
+    const float most = float(activation_peak(format)), peak = vf_hmax(largest);
+    const VF inverse = vf_set1(peak > kTinyPeak ? most / peak : 0.0f);
+    int16_t values[kBlock];
     for (int i = 0; i < kBlock; i += kLanes)
-        vf_store_i8(bytes + i, vf_round(vf_mul(vf_load(x + i), inverse)));
-    row.scales[block] = peak / 127.0f + vf_sum(poison);
-    int32_t sum = 0;
-    for (int i = 0; i < kBlock; ++i) sum += bytes[i];
-    row.sums[block] = sum;
-#if !defined(STAPES_BYTE_DOTS)
-    int16_t* words = row.words + block * kBlock;  // each quad in the order 0 2 1 3
+        vf_store_i16(values + i, vf_round(vf_mul(vf_load(x + i), inverse)));
+    row.scales[block] = peak / most + vf_sum(poison);
+    int16_t* words = row.words + block * kBlock;
     for (int i = 0; i < kBlock; i += 4) {
-        words[i] = bytes[i], words[i + 1] = bytes[i + 2];
-        words[i + 2] = bytes[i + 1], words[i + 3] = bytes[i + 3];
+        words[i] = values[i], words[i + 1] = values[i + 2];
+        words[i + 2] = values[i + 1], words[i + 3] = values[i + 3];
     }
-#endif
+    if (format == Format::q8) return;
+    int8_t* bytes = row.bytes + block * kBlock;
+    int32_t sum = 0;
+    for (int i = 0; i < kBlock; ++i) {
+        bytes[i] = int8_t(values[i]);
+        sum += values[i];
+    }
+    row.sums[block] = sum;
 }
 
-static void quantize_row(const float* x, size_t n, const QuantizedRow& row) {
+static void quantize_row(Format format, const float* x, size_t n, const QuantizedRow& row) {
     size_t k = 0;
-    for (; k + kBlock <= n; k += kBlock) quantize_block(x + k, row, k / kBlock);
+    for (; k + kBlock <= n; k += kBlock) quantize_block(format, x + k, row, k / kBlock);
     if (k == n) return;
     float tail[kBlock] = {0};
     memcpy(tail, x + k, (n - k) * sizeof(float));
-    quantize_block(tail, row, k / kBlock);
+    quantize_block(format, tail, row, k / kBlock);
 }

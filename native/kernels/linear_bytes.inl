@@ -1,20 +1,8 @@
-// q8 and q4 weights by dot products of bytes (unsigned weights, signed activations). Included by
-// linear.inl where the instruction set has them; a tile's 16 outputs are one vector.
+// q4 weights by dot products of bytes (unsigned weights, signed activations). Included by linear.inl
+// where the instruction set has them; a tile's 16 outputs are one vector.
 //
-// Weights are made unsigned by an offset (128 in q8, 8 in q4), which starts every sum at
-// -offset * (sum of the activations): integers, so the result is exact.
-
-struct Q8 {
-    static constexpr size_t bytes = kQ8BlockBytes, few_rows = 24;
-    static constexpr int32_t offset = 128;
-    // Calls use(quad, 64 unsigned bytes [16 outputs][4]) for the 8 quads of a block.
-    template <class F>
-    STAPES_INLINE void each_quad(const uint8_t* block, const F& use) {
-#pragma GCC unroll 8
-        for (int quad = 0; quad < kBlock / 4; ++quad)
-            use(quad, vi_biased(vi_load(block + kTile * 2 + quad * 4 * kTile)));
-    }
-};
+// Weights are made unsigned by an offset of 8, which starts every sum at -8 * (sum of the
+// activations): integers, so the result is exact.
 
 struct Q4 {
     static constexpr size_t bytes = kQ4BlockBytes, few_rows = 24;
@@ -36,7 +24,7 @@ STAPES_INLINE VF block_scales(const uint8_t* block) {
 
 // R rows, one tile, straight from packed weights.
 template <class Q, int R>
-static void few_blocks(const LinearJob& job, size_t row, size_t tile) {
+static void few_bytes(const LinearJob& job, size_t row, size_t tile) {
     const size_t blocks = ceil_div(job.in, kBlock), stride = job.xq.stride;
     const uint8_t* w = job.weights + tile * blocks * Q::bytes;
     const int8_t* x = job.xq.bytes + row * stride;
@@ -62,19 +50,19 @@ static void few_blocks(const LinearJob& job, size_t row, size_t tile) {
 }
 
 template <class Q>
-struct FewBlocks {
+struct FewBytes {
     const LinearJob& job;
     size_t tile;
     template <int R>
     void run(size_t row) const {
-        few_blocks<Q, R>(job, row, tile);
+        few_bytes<Q, R>(job, row, tile);
     }
 };
 
 template <class Q>
-static void few_blocks_rows(const LinearJob& job, size_t first, size_t last) {
+static void few_bytes_rows(const LinearJob& job, size_t first, size_t last) {
     for (size_t tile = first; tile < last; ++tile)
-        by_rows<8>(job.rows, FewBlocks<Q>{job, tile});
+        by_rows<8>(job.rows, FewBytes<Q>{job, tile});
 }
 
 // R rows by 16 outputs over widened blocks [blocks][8 quads][16 outputs][4] with their scales
@@ -127,7 +115,7 @@ struct SliceBytes {
 };
 
 template <class Q>
-static void many_blocks(const LinearJob& job, size_t tile, size_t row, size_t rows,
+static void many_bytes(const LinearJob& job, size_t tile, size_t row, size_t rows,
                         float* scratch) {
     float* scales = scratch + kRowBlock * kTile;
     uint8_t* wide = reinterpret_cast<uint8_t*>(scales + kSliceBlocks * kTile);
@@ -142,4 +130,11 @@ static void many_blocks(const LinearJob& job, size_t tile, size_t row, size_t ro
         }
         by_panel(rows, SliceBytes{wide, scales, n, Q::offset, job, row, b, scratch});
     }
+}
+
+static void few_q4_rows(const LinearJob& job, size_t first, size_t last) {
+    few_bytes_rows<Q4>(job, first, last);
+}
+static void many_q4(const LinearJob& job, size_t tile, size_t row, size_t rows, float* scratch) {
+    many_bytes<Q4>(job, tile, row, rows, scratch);
 }

@@ -1,5 +1,5 @@
-// q8 and q4 weights by products of int16 pairs. Included by linear.inl where there are no dot
-// products of bytes.
+// q8 weights by products of int16 pairs, and q4 where there are no dot products of bytes. Included by
+// linear.inl.
 //
 // A quad of inputs is split into the pairs (0, 2) and (1, 3): shifts do that to packed weights in
 // place, and the activations of a quad are stored as 0 2 1 3.
@@ -25,6 +25,7 @@ struct Q8 {
     }
 };
 
+#if !defined(STAPES_BYTE_DOTS)
 struct Q4 {
     static constexpr size_t bytes = kQ4BlockBytes;
     // Products of nibbles and bytes are twice as fast as those of int16 pairs: no need to widen.
@@ -42,6 +43,7 @@ struct Q4 {
         }
     }
 };
+#endif
 
 // sum = fma(float(isum), ws * xs, sum), for the parts of a tile.
 STAPES_INLINE void join_block(const VI* isum, const VF* ws, float xs, VF* sum) {
@@ -82,7 +84,9 @@ STAPES_INLINE void few_block(const Q8&, const uint8_t* block, const LinearJob& j
     }
 }
 
-#if defined(STAPES_AVX2)
+#if defined(STAPES_BYTE_DOTS)
+// q4 is in linear_bytes.inl.
+#elif defined(STAPES_AVX2)
 // Unsigned nibbles by signed bytes: a lane of 16 bits takes 8 sums of two products of at most
 // 15 * 127, 30,480 in all. The offset of 8 is taken out through the sum of the activations.
 template <int R>
@@ -125,7 +129,7 @@ STAPES_INLINE void few_block(const Q4&, const uint8_t* block, const LinearJob& j
 
 // R rows, one tile, straight from packed weights.
 template <class Q, int R>
-static void few_blocks(const LinearJob& job, size_t row, size_t tile) {
+static void few_pairs(const LinearJob& job, size_t row, size_t tile) {
     const size_t blocks = ceil_div(job.in, kBlock);
     const uint8_t* w = job.weights + tile * blocks * Q::bytes;
     const float* xs = job.xq.scales + row * job.xq.block_stride;
@@ -147,19 +151,19 @@ static void few_blocks(const LinearJob& job, size_t row, size_t tile) {
 }
 
 template <class Q>
-struct FewBlocks {
+struct FewPairs {
     const LinearJob& job;
     size_t tile;
     template <int R>
     void run(size_t row) const {
-        few_blocks<Q, R>(job, row, tile);
+        few_pairs<Q, R>(job, row, tile);
     }
 };
 
 template <class Q>
-static void few_blocks_rows(const LinearJob& job, size_t first, size_t last) {
+static void few_pairs_rows(const LinearJob& job, size_t first, size_t last) {
     for (size_t tile = first; tile < last; ++tile)
-        by_rows<4>(job.rows, FewBlocks<Q>{job, tile});
+        by_rows<4>(job.rows, FewPairs<Q>{job, tile});
 }
 
 // R rows by 16 outputs over widened blocks [blocks][16 pairs][16 outputs][2] with their scales
@@ -214,7 +218,7 @@ struct SlicePairs {
 };
 
 template <class Q>
-static void many_blocks(const LinearJob& job, size_t tile, size_t row, size_t rows,
+static void many_pairs(const LinearJob& job, size_t tile, size_t row, size_t rows,
                         float* scratch) {
     float* scales = scratch + kRowBlock * kTile;
     int16_t* wide = reinterpret_cast<int16_t*>(scales + kSliceBlocks * kTile);
@@ -231,3 +235,12 @@ static void many_blocks(const LinearJob& job, size_t tile, size_t row, size_t ro
         by_panel(rows, SlicePairs{wide, scales, n, job, row, b, scratch});
     }
 }
+
+#if !defined(STAPES_BYTE_DOTS)
+static void few_q4_rows(const LinearJob& job, size_t first, size_t last) {
+    few_pairs_rows<Q4>(job, first, last);
+}
+static void many_q4(const LinearJob& job, size_t tile, size_t row, size_t rows, float* scratch) {
+    many_pairs<Q4>(job, tile, row, rows, scratch);
+}
+#endif

@@ -11,6 +11,7 @@ inline bool is_quantized(Format format) { return format == Format::q8 || format 
 
 // Where a block of rows lies after quantising.
 struct Quantized {
+    Format format;
     size_t stride, blocks;
     float* scales;
     int32_t* sums;
@@ -20,16 +21,16 @@ struct Quantized {
         size_t blocks = ceil_div(in, kBlock);
         return rows * ((blocks * kBlock + kRowPadding) * 3 + blocks * 8) + 64;
     }
-    Quantized(void* memory, size_t rows, size_t in)
-        : stride(round_up(in, kBlock) + kRowPadding), blocks(ceil_div(in, kBlock)) {
+    Quantized(Format weights, void* memory, size_t rows, size_t in)
+        : format(weights), stride(round_up(in, kBlock) + kRowPadding), blocks(ceil_div(in, kBlock)) {
         scales = static_cast<float*>(memory);
         sums = reinterpret_cast<int32_t*>(scales + rows * blocks);
         words = reinterpret_cast<int16_t*>(sums + rows * blocks);
         bytes = reinterpret_cast<int8_t*>(words + rows * stride);
     }
     void row(const Kernels& kernels, const float* x, size_t n, size_t r) const {
-        kernels.quantize_row(x, n, {bytes + r * stride, words + r * stride, sums + r * blocks,
-                                    scales + r * blocks});
+        kernels.quantize_row(format, x, n, {bytes + r * stride, words + r * stride,
+                                            sums + r * blocks, scales + r * blocks});
     }
     QuantizedRows rows() const { return {bytes, words, sums, scales, stride, blocks}; }
 };

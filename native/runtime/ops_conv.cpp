@@ -40,15 +40,15 @@ struct Conv {
 
     // The same for pixels that are quantised already: whole blocks of channels keep their scales.
     void unfold(const Quantized& image, size_t first, size_t pixel, const Quantized& patches,
-                size_t r, bool with_words) const {
+                size_t r) const {
         const size_t n = image.blocks, from = first * image.stride, block = first * n;
+        unfold(image.scales + block, n, n, pixel, patches.scales + r * patches.blocks);
+        unfold(image.words + from, image.stride, channels, pixel,
+               patches.words + r * patches.stride);
+        if (image.format == Format::q8) return;
         unfold(image.bytes + from, image.stride, channels, pixel,
                patches.bytes + r * patches.stride);
         unfold(image.sums + block, n, n, pixel, patches.sums + r * patches.blocks);
-        unfold(image.scales + block, n, n, pixel, patches.scales + r * patches.blocks);
-        if (with_words)
-            unfold(image.words + from, image.stride, channels, pixel,
-                   patches.words + r * patches.stride);
     }
 };
 
@@ -69,9 +69,11 @@ void check_conv2d(const Plan& plan, const Op& op) {
 std::optional<Quantized> quantize_pixels(const Op& op, const Frame& frame, const Conv& conv) {
     const View& x = op.inputs[0];
     Engine& engine = frame.engine;
-    if (!is_quantized(frame.plan.matrix(op, 0).format) || conv.channels % kBlock) return {};
+    const Format format = frame.plan.matrix(op, 0).format;
+    if (!is_quantized(format) || conv.channels % kBlock) return {};
     const size_t rows = frame.rows(x);
-    Quantized pixels(engine.activations(Quantized::size(rows, conv.channels)), rows, conv.channels);
+    Quantized pixels(format, engine.activations(Quantized::size(rows, conv.channels)), rows,
+                     conv.channels);
     engine.pool().parallel(rows, 64, [&](size_t first, size_t last, int) {
         for (size_t r = first; r < last; ++r)
             pixels.row(engine.kernels(), frame.row(x, r), conv.channels, r);
@@ -94,7 +96,7 @@ void run_conv2d(const Op& op, const Frame& frame) {
                                                                        int t) {
         float* patches = scratch.of(t);
         float* linear = patches + patch_bytes / sizeof(float);
-        Quantized quantized(linear + linear_bytes / sizeof(float), kConvRows, w.in);
+        Quantized quantized(w.format, linear + linear_bytes / sizeof(float), kConvRows, w.in);
         LinearJob job = job_for(w, op, frame, 0);
         job.rows = last - first;
         job.x = patches, job.x_stride = w.in;
@@ -103,7 +105,7 @@ void run_conv2d(const Op& op, const Frame& frame) {
             const size_t origin = r / pixels * x.per_row;
             float* patch = patches + (r - first) * w.in;
             if (image) {
-                conv.unfold(*image, origin, r % pixels, quantized, r - first, kernels.reads_words);
+                conv.unfold(*image, origin, r % pixels, quantized, r - first);
                 continue;
             }
             conv.unfold(frame.row(x, origin), x.stride, conv.channels, r % pixels, patch);

@@ -25,7 +25,7 @@ void run_linear(const Op& op, const Frame& frame) {
     job.x = frame.row(x, 0), job.x_stride = x.stride;
     job.y = frame.row_out(op.output, 0);
     if (is_quantized(w.format)) {
-        Quantized quantized(engine.activations(Quantized::size(rows, w.in)), rows, w.in);
+        Quantized quantized(w.format, engine.activations(Quantized::size(rows, w.in)), rows, w.in);
         engine.pool().parallel(rows, 8, [&](size_t first, size_t last, int) {
             for (size_t r = first; r < last; ++r)
                 quantized.row(engine.kernels(), frame.row(x, r), w.in, r);

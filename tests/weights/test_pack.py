@@ -16,7 +16,7 @@ from stapes.weights.matrix import bf16_to_f32, f32_to_bf16
 
 F32 = NDArray[np.float32]
 SETS = _native.instruction_sets()
-FORMATS = ["f32", "bf16", "q8"]
+FORMATS = ["f32", "bf16", "q8", "q4"]
 SHAPES = [(1, 1), (1, 32), (15, 31), (16, 32), (17, 33), (100, 7), (33, 257), (48, 64), (130, 100)]
 
 each_set = pytest.mark.parametrize("instructions", SETS)
@@ -65,7 +65,8 @@ def test_packed_bytes_are_the_references(
 @each_format
 def test_blocks_of_every_size_pack_like_the_reference(format: str, instructions: str) -> None:
     """Subnormal, zero and huge blocks; values on the edge between two integers."""
-    sizes = np.float32([0, 1e-45, 1e-42, 1e-38, 3e-8, 6e-8, 7.5e-6, 1e-3, 1, 1e3, 8.3e6])
+    sizes = np.float32([0, 1e-45, 1e-42, 1e-38, 3e-8, 6e-8, 7.5e-6, 1e-3, 1, 1e3, 4e5, 8.3e6])
+    sizes = sizes[:-1] if format == "q4" else sizes  # 8.3e6 / 8 is no f16
     blocks = normal(len(sizes), 32)
     blocks /= np.abs(blocks).max(axis=1, keepdims=True)
     halves = np.arange(32, dtype=np.float32) - np.float32(15.5)
@@ -124,6 +125,7 @@ def test_unpacking_gives_back_what_was_packed(format: str) -> None:
     peak = np.repeat(blocks, 32, axis=1)[:, :70]
     # half a step of q8 and the rounding of its scale to f16; half a unit of bf16's 8 bits
     most = {"f32": 0 * peak, "bf16": np.abs(matrix) / 256, "q8": peak * (0.5 / 127 + 1 / 2048)}
+    most["q4"] = peak * (2.4 / 8)  # values beyond the range that is left to them are cut off
     assert (error <= most[format]).all()
 
 
@@ -189,3 +191,40 @@ def test_every_half_word_widens_to_its_value() -> None:
         for instructions in SETS:
             packed = packer("f32", instructions).pack("w", stored.reshape(-1, 32))
             assert packed.to_f32().reshape(-1).tobytes() == expected.tobytes()
+
+
+# -- the scales of q4 ------------------------------------------------------------------------------
+
+
+def weighed_error(matrix: F32, packed: F32) -> NDArray[np.float64]:
+    """Of each block of 32: the error of every value, weighed by the value's square."""
+    error = np.square((matrix - packed) * matrix, dtype=np.float64)
+    return error.reshape(matrix.shape[0], -1, 32).sum(axis=2)
+
+
+def plain_q4(matrix: F32) -> F32:
+    """GGUF's own rule: the value of largest magnitude becomes -8."""
+    blocks = matrix.reshape(matrix.shape[0], -1, 32)
+    largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=2)[..., None], axis=2)
+    scale = (largest / -8).astype(np.float16).astype(np.float32)
+    values = np.clip(np.floor(blocks / scale + 8.5), 0, 15) - 8
+    return (values * scale).reshape(matrix.shape)
+
+
+def test_the_scale_of_a_q4_block_is_no_worse_than_the_plain_one() -> None:
+    rng = np.random.default_rng(0)
+    for matrix in (rng.normal(size=(64, 256)), rng.standard_t(2, (64, 256)), rng.random((64, 256))):
+        values = matrix.astype(np.float32)
+        ours = weighed_error(values, packer("q4").pack("w", values).to_f32())
+        plain = weighed_error(values, plain_q4(values))
+        assert (ours <= plain * 1.01 + 1e-12).all()  # both scales are rounded to f16 afterwards
+        assert ours.sum() < 0.95 * plain.sum()
+
+
+@pytest.mark.parametrize("scale", [1.0, -0.37, 6e-5, 900.0])
+def test_values_that_q4_holds_exactly_stay_as_they_are(scale: float) -> None:
+    rng = np.random.default_rng(1)
+    values = rng.integers(-8, 8, (32, 96)).astype(np.float32)
+    values[:, ::32] = -8
+    matrix = values * np.float32(np.float16(scale))
+    np.testing.assert_array_equal(packer("q4").pack("w", matrix).to_f32(), matrix)

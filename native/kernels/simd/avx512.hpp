@@ -54,11 +54,20 @@ STAPES_INLINE void vf_store_i16(int16_t* p, VF a) {
 STAPES_INLINE void vf_store_i8(int8_t* p, VF a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a.v)));
 }
+STAPES_INLINE VI vi_zero() { return {_mm512_setzero_si512()}; }
+// 64 int8 seen as 32 pairs: the first, or the second, of every pair as int16.
+STAPES_INLINE VI vi_even_i8(VI a) { return {_mm512_srai_epi16(_mm512_slli_epi16(a.v, 8), 8)}; }
+STAPES_INLINE VI vi_odd_i8(VI a) { return {_mm512_srai_epi16(a.v, 8)}; }
+// The same 32-bit word (a pair of int16) in every lane.
+STAPES_INLINE VI vi_set1_pair(const int16_t* p) {
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return {_mm512_set1_epi32(word)};
+}
+STAPES_INLINE VI vi_madd(VI acc, VI a, VI b) { return {_mm512_dpwssd_epi32(acc.v, a.v, b.v)}; }
 STAPES_INLINE VI vi_set1(int32_t x) { return {_mm512_set1_epi32(x)}; }
 STAPES_INLINE VI vi_load(const void* p) { return {_mm512_loadu_si512(p)}; }
 STAPES_INLINE void vi_store(void* p, VI a) { _mm512_storeu_si512(p, a.v); }
-// 64 int8 -> the same plus 128, as unsigned bytes.
-STAPES_INLINE VI vi_biased(VI a) { return {_mm512_xor_si512(a.v, _mm512_set1_epi8(-128))}; }
 STAPES_INLINE VI vi_low_nibbles(VI a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(15))}; }
 STAPES_INLINE VI vi_high_nibbles(VI a) { return vi_low_nibbles({_mm512_srli_epi16(a.v, 4)}); }
 // acc + four products a lane: unsigned bytes of a by a quad of signed bytes, the same for all lanes.

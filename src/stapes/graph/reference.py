@@ -142,14 +142,19 @@ def _take_rows(run: _Run, op: Op, x: F32, index: NDArray[np.int32]) -> F32:
     return x[index]
 
 
-def quantize_rows(x: F32, blocks: int) -> tuple[F32, F32]:
-    """Rows [n, in] -> int8 values [n, blocks, 32] (as f32) and scales [n, blocks]."""
+#: The largest activation beside weights of a format. A q8 block's sum of 32 products of at most
+#: 128 * 4095 is a float without rounding; q4's kernels multiply bytes.
+ACTIVATION_PEAK = {"q8": 4095, "q4": 127}
+
+
+def quantize_rows(x: F32, blocks: int, most: int) -> tuple[F32, F32]:
+    """Rows [n, in] -> whole values [n, blocks, 32] up to `most` (as f32) and scales [n, blocks]."""
     padded = np.pad(x, [(0, 0), (0, blocks * BLOCK - x.shape[1])])
     slices: F32 = padded.reshape(x.shape[0], blocks, BLOCK)
     peak = np.abs(slices).max(axis=2)
-    sound = peak > np.float32(1e-36)  # below, 127 / peak would overflow
-    inverse = np.divide(np.float32(127), peak, out=np.zeros_like(peak), where=sound)
-    return np.rint(slices * inverse[..., None]), peak / np.float32(127)
+    sound = peak > np.float32(1e-34)  # below, 4095 / peak would overflow
+    inverse = np.divide(np.float32(most), peak, out=np.zeros_like(peak), where=sound)
+    return np.rint(slices * inverse[..., None]), peak / np.float32(most)
 
 
 def _matmul(x: F32, matrix: PackedMatrix) -> F64:
@@ -158,7 +163,7 @@ def _matmul(x: F32, matrix: PackedMatrix) -> F64:
         return x.astype(np.float64) @ matrix.to_f32().T.astype(np.float64)
     values, scales = matrix.quants()
     blocks = scales.shape[1]
-    xq, xs = quantize_rows(x, blocks)
+    xq, xs = quantize_rows(x, blocks, ACTIVATION_PEAK[matrix.format])
     sums = np.einsum("rbk,obk->rbo", xq, values.reshape(-1, blocks, BLOCK), optimize=True)
     result = np.einsum("rbo,rb,ob->ro", sums.astype(np.float64), xs, scales, optimize=True)
     return cast("F64", result[:, : matrix.out_features])

@@ -15,7 +15,7 @@ from stapes.errors import ModelError
 from stapes.models.converted import ConvertedSource
 from stapes.models.registry import open_source, package_of
 from stapes.options import RuntimeOptions
-from stapes.weights import packed_size
+from stapes.weights import matrix_format, packed_size
 
 _CHUNK = 1 << 22
 _KV_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
@@ -87,7 +87,9 @@ def describe(path: Path, options: RuntimeOptions) -> dict[str, Any]:
 
 
 def _part(part: Part, format: str) -> dict[str, Any]:
-    return {**part.sizes, "parameters": _parameters(part), "weights": format}
+    told = {**part.sizes, "parameters": _parameters(part), "weights": format}
+    kept = {matrix_format([name], format) for name in part.shapes} - {format}
+    return told | ({"query_key_value_weights": kept.pop()} if kept else {})
 
 
 def _parameters(part: Part) -> int:
@@ -97,9 +99,9 @@ def _parameters(part: Part) -> int:
 def _packed_bytes(description: Description, formats: Mapping[str, str]) -> int:
     """What a checkpoint's weights take once they are packed."""
     return sum(
-        packed_size(shape, formats[name])
+        packed_size(shape, matrix_format([tensor], formats[name]))
         for name, part in description.parts.items()
-        for shape in part.shapes.values()
+        for tensor, shape in part.shapes.items()
     )
 
 

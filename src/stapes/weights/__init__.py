@@ -2,6 +2,7 @@
 
 from stapes.weights.matrix import BLOCK, TILE, PackedMatrix, pack_reference
 from stapes.weights.pack import MatrixPacker, packed_size
+from stapes.weights.policy import matrix_format
 from stapes.weights.reader import CheckpointReader, TensorLike, TensorSource, WeightReader
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "TensorLike",
     "TensorSource",
     "WeightReader",
+    "matrix_format",
     "pack_reference",
     "packed_size",
 ]

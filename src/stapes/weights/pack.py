@@ -42,10 +42,13 @@ class MatrixPacker:
         self._engine = engine
         self.format = format
         self._arena = Arena()
+        self._others: dict[str, MatrixPacker] = {}
 
-    def exact(self) -> MatrixPacker:
-        """A packer into f32 on the same engine."""
-        return MatrixPacker(self._engine, "f32")
+    def into(self, format: str) -> MatrixPacker:
+        """The packer into a format on the same engine; the same one each time."""
+        if format == self.format:
+            return self
+        return self._others.setdefault(format, MatrixPacker(self._engine, format))
 
     def pack(self, name: str, matrix: Stored) -> PackedMatrix:
         """Pack a matrix [out, in] of float32, float16, uint16 (bf16 words), or quantised rows.

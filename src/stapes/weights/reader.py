@@ -19,6 +19,7 @@ from stapes.errors import CheckpointError
 from stapes.tensors import QuantisedTensor
 from stapes.weights.matrix import PackedMatrix
 from stapes.weights.pack import MatrixPacker, Stored
+from stapes.weights.policy import matrix_format
 
 F32: TypeAlias = NDArray[np.float32]
 
@@ -101,8 +102,8 @@ class CheckpointReader:
     ) -> PackedMatrix:
         """See `WeightReader`; CheckpointError where a value cannot be packed."""
         parts = [self._stored(name, arrange) for name in names]
-        packer = self._packer.exact() if exact else self._packer
-        packed = packer.stack(" or ".join(names), parts)
+        format = "f32" if exact else matrix_format(names, self._packer.format)
+        packed = self._packer.into(format).stack(" or ".join(names), parts)
         for name in names:
             self._source.release(name)
         return packed
