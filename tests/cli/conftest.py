@@ -46,6 +46,7 @@ class FakeModel:
 
     def transcribe(self, source: Any, **options: Any) -> Transcript:
         on_progress = options.pop("on_progress")
+        assert not options.pop("should_cancel")()
         if not isinstance(source, str):
             source = source.read()
         self.events.append(("transcribe", (source, options)))

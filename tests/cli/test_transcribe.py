@@ -46,7 +46,15 @@ def test_defaults_are_those_of_the_python_interface(run, model):
             "transcribe",
             (
                 "a.wav",
-                {"language": None, "context": "", "max_new_tokens": None, "loop_detection": True},
+                {
+                    "language": None,
+                    "context": "",
+                    "max_new_tokens": None,
+                    "loop_detection": True,
+                    "batch": None,
+                    "chunk_seconds": 30.0,
+                    "vad": True,
+                },
             ),
         ),
     ]

@@ -4,9 +4,8 @@ Everything here is plain NumPy around two libraries: PyAV decodes, soxr resample
 logs or reads the environment; what the caller should know travels in ``Audio.warnings``.
 """
 
-from stapes.audio.arrays import audio_from_array
 from stapes.audio.mel import log_mel
-from stapes.audio.read import read_audio
+from stapes.audio.read import audio_from_array, read_audio
 from stapes.audio.recording import SAMPLE_RATE, Audio
 from stapes.audio.segment import Span, split_at_quiet
 

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stapes.audio.mix import MAX_RATE, MIN_RATE, Mixdown
-from stapes.audio.recording import Audio
+from stapes.audio.decode import Block
+from stapes.audio.mix import MAX_RATE, MIN_RATE
 from stapes.errors import AudioError, RequestError
 
 MAX_CHANNELS = 8
-_NAME = "The array"
+ARRAY_NAME = "The array"
 _DTYPES = ("u1", "i2", "i4", "f4", "f8")
-_BLOCK_SAMPLES = 2**18
+_BLOCK_SAMPLES = 2**16
 
 
-def audio_from_array(array: ArrayLike, sample_rate: int) -> Audio:
-    """Make a recording of samples at ``sample_rate`` Hz.
-
-    Args:
-        array: (n,), (n, channels) or (channels, n); the channels are the shorter axis, at most 8.
-            float32 and float64 are taken as they are; uint8, int16 and int32 are scaled to [-1, 1).
-        sample_rate: Hz.
+def array_blocks(array: ArrayLike, sample_rate: int) -> tuple[Generator[Block], float]:
+    """Views of the samples, and seconds in all; see `audio_from_array` for what they may be.
 
     Raises:
         RequestError: a shape, dtype or rate that cannot be read.
-        AudioError: no samples, or samples that are NaN or infinite.
+        AudioError: no samples.
     """
     rate = _checked_rate(sample_rate)
     channels = _channels_first(_checked_array(array))
-    mix = Mixdown(_NAME)
-    for start in range(0, channels.shape[1], _BLOCK_SAMPLES):
-        mix.add(channels[:, start : start + _BLOCK_SAMPLES], rate)
-    return mix.finish()
+    starts = range(0, channels.shape[1], _BLOCK_SAMPLES)
+    blocks = ((channels[:, start : start + _BLOCK_SAMPLES], rate) for start in starts)
+    return blocks, channels.shape[1] / rate
 
 
 def _checked_rate(rate: object) -> int:
@@ -58,7 +53,7 @@ def _checked_array(array: ArrayLike) -> NDArray[Any]:
     if samples.ndim not in (1, 2):
         raise RequestError(f"Samples must have one or two axes, not the shape {samples.shape}.")
     if samples.size == 0:
-        raise AudioError(f"{_NAME} holds no audio: its shape is {samples.shape}.")
+        raise AudioError(f"{ARRAY_NAME} holds no audio: its shape is {samples.shape}.")
     return samples
 
 

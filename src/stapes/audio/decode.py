@@ -6,20 +6,23 @@ nothing reaches stderr), which importing stapes must not do to its host.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.audio.mix import Mixdown
+from stapes.audio.mix import MAX_RATE, MIN_RATE
 from stapes.audio.reader import PieceReader
 from stapes.errors import AudioError
 
 if TYPE_CHECKING:
     from av import AudioFrame, AudioStream, Packet
     from av.container import InputContainer
+
+Block = tuple[NDArray[Any], int]
+"""Samples [channels, n] in the format they were stored in, and their rate in Hz."""
 
 _DTYPES: dict[str, str] = {
     "u8": "u1",
@@ -47,35 +50,47 @@ class Decoded:
         packets: packets read. undecodable: those among them that gave an error.
         breaks: places at which the container itself was damaged.
         promised_s: duration by the file's own header, None when it has none.
+        expected_s: that, or else an estimate; known from the first block on, None when unknown.
     """
 
     packets: int = 0
     undecodable: int = 0
     breaks: int = 0
     promised_s: float | None = None
+    expected_s: float | None = None
 
 
-def decode(reader: PieceReader, name: str, mix: Mixdown, raw_format: str | None = None) -> Decoded:
-    """Decode the best audio track into ``mix``; damaged packets are skipped and counted.
+def decode(
+    reader: PieceReader, name: str, result: Decoded, raw_format: str | None = None
+) -> Generator[Block]:
+    """The blocks of the best audio track; damaged packets are skipped and counted.
 
     Args:
         reader: the file from its first byte.
         name: for messages.
-        mix: takes the blocks.
+        result: is filled in meanwhile.
         raw_format: FFmpeg's name of a headerless format, to be tried when nothing is recognised.
 
     Raises:
-        AudioError: not audio, no audio track, or no decoder for it.
+        AudioError: not audio, no audio track, no decoder for it, or a rate that no recording has.
     """
-    result = Decoded()
     container = _open(reader, name, raw_format)
     with container:
         stream = _audio_stream(container, name)
-        for frame in _frames(stream, _packets(container, stream, result), result):
-            mix.add(frame_samples(frame), frame.sample_rate or stream.sample_rate)
         result.promised_s = _promised_seconds(container, stream, reader)
+        result.expected_s = result.expected_s or result.promised_s or _estimate(container)
+        for frame in _frames(stream, _packets(container, stream, result), result):
+            yield frame_samples(frame), _checked_rate(frame.sample_rate or stream.sample_rate, name)
     _check_read(reader, name)
-    return result
+
+
+def _checked_rate(rate: int, name: str) -> int:
+    if not MIN_RATE <= rate <= MAX_RATE:
+        raise AudioError(
+            f"{name} says its sample rate is {rate} Hz;"
+            f" rates from {MIN_RATE} to {MAX_RATE} Hz can be read."
+        )
+    return rate
 
 
 def frame_samples(frame: AudioFrame) -> NDArray[Any]:
@@ -198,8 +213,15 @@ def _promised_seconds(
     return None
 
 
+def _estimate(container: InputContainer) -> float | None:
+    """FFmpeg's idea of the duration, by the bit rate or the last time stamp; good for progress."""
+    duration = container.duration
+    return duration / 1_000_000 if duration and duration > 0 else None
+
+
 def _has_mp3_header(reader: PieceReader) -> bool:
     """Whether the first MP3 frame carries the frame count (Xing, Info, VBRI), after ID3v2 tags."""
+    position = reader.tell()  # where the decoder will read on
     reader.seek(0)
     head = reader.read(10)
     skip, shifts = 0, (21, 14, 7, 0)
@@ -209,4 +231,5 @@ def _has_mp3_header(reader: PieceReader) -> bool:
         )
     reader.seek(skip)
     first_frame = reader.read(4096)
+    reader.seek(position)
     return any(tag in first_frame for tag in (b"Xing", b"Info", b"VBRI"))

@@ -1,7 +1,8 @@
 """Blocks of any rate and channel count become one mono signal at 16 kHz.
 
 Block by block, so that hours of 48 kHz audio never stand in memory at once. Channels are averaged
-before the one resampling step; both are linear, so the order changes nothing but the cost.
+before the one resampling step; both are linear, so the order changes nothing but the cost. The
+level is left as it is: only the whole has a peak.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from stapes.audio.normalise import normalise
-from stapes.audio.recording import SAMPLE_RATE, Audio
+from stapes.audio.recording import SAMPLE_RATE
 from stapes.errors import AudioError
 
 MIN_RATE = 1_000
@@ -24,6 +24,7 @@ CANCELLATION_RATIO = 0.01
 """Mono energy / mean channel energy below which the channels are said to cancel (-20 dB).
 Unrelated channels keep 1 / channels, one speaking channel among six keeps 1 / 6."""
 
+_NOTHING = np.zeros(0, np.float32)
 _HALF_RANGE: dict[str, int] = {"u1": 2**7, "i2": 2**15, "i4": 2**31, "i8": 2**63}
 
 
@@ -41,14 +42,14 @@ def as_float(block: NDArray[Any]) -> NDArray[np.float32]:
 
 
 class Mixdown:
-    """Collects blocks of one recording and makes an :class:`Audio` of them.
+    """Turns the blocks of one recording into one signal, and notes what is wrong with them.
 
     Blocks may differ in rate and channels; each run of blocks at one rate is resampled as a whole.
+    Values that are not finite become zero and are counted, so that :meth:`finish` can name them.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._pieces: list[NDArray[np.float32]] = []
         self._stream: soxr.ResampleStream | None = None
         self._rate = SAMPLE_RATE
         self._samples_at: dict[int, int] = {}
@@ -56,37 +57,50 @@ class Mixdown:
         self._first_not_finite: tuple[int, float] | None = None
         self._channel_energy = 0.0
         self._mono_energy = 0.0
+        self._made = 0
 
     @property
     def duration_s(self) -> float:
         """Seconds taken in so far, by source samples / source rate."""
         return sum(count / rate for rate, count in self._samples_at.items())
 
-    def add(self, block: NDArray[Any], rate: int) -> None:
-        """Append one block: [channels, n] u8, i16, i32, i64, f32 or f64, at ``rate`` Hz.
+    @property
+    def is_finite(self) -> bool:
+        """Whether all values so far are numbers; where not, :meth:`finish` will raise."""
+        return self._first_not_finite is None
+
+    @property
+    def mono_cancelled(self) -> bool:
+        """Whether the channels so far cancel each other in their mean."""
+        return self._mono_energy < CANCELLATION_RATIO * self._channel_energy
+
+    def add(self, block: NDArray[Any], rate: int) -> NDArray[np.float32]:
+        """Take in one block; return the samples that it completes, perhaps none.
+
+        Args:
+            block: [channels, n] u8, i16, i32, i64, f32 or f64.
+            rate: Hz, from `MIN_RATE` to `MAX_RATE`.
+
+        Returns:
+            f32 [m], mono, 16 kHz, finite; neither a view of the block nor normalised.
 
         Raises:
-            AudioError: a rate that no recording has.
+            AudioError: the resampled signal overflowed.
         """
-        if not MIN_RATE <= rate <= MAX_RATE:
-            raise AudioError(
-                f"{self._name} says its sample rate is {rate} Hz;"
-                f" rates from {MIN_RATE} to {MAX_RATE} Hz can be read."
-            )
         if block.shape[1] == 0:
-            return
+            return _NOTHING
         channels = as_float(block)
         self._zero_not_finite(channels, rate)
         self._samples_at[rate] = self._samples_at.get(rate, 0) + block.shape[1]
-        self._resample(self._to_mono(channels), rate)
+        return self._checked(self._resample(self._to_mono(channels), rate))
 
-    def finish(self, warnings: tuple[str, ...] = ()) -> Audio:
-        """The recording, normalised; ``warnings`` come before those found here.
+    def finish(self) -> NDArray[np.float32]:
+        """The samples that the resampler still held, as :meth:`add` returns them.
 
         Raises:
-            AudioError: no samples, or samples that are not finite.
+            AudioError: there were no samples, or some that are not finite.
         """
-        self._flush()
+        rest = self._checked(self._flush())
         total = sum(self._samples_at.values())
         if self._first_not_finite is not None:
             index, seconds = self._first_not_finite
@@ -96,10 +110,19 @@ class Mixdown:
             )
         if total == 0:
             raise AudioError(f"{self._name} holds no audio: it has no samples.")
-        samples = np.concatenate(self._pieces)
-        if samples.size == 0:
+        if self._made == 0:
             raise AudioError(f"{self._name} is too short: it has {total} samples in all.")
-        return Audio(normalise(samples, self._name), self.duration_s, warnings + self._warnings())
+        return rest
+
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about what looks wrong in the samples so far."""
+        if not self.mono_cancelled:
+            return ()
+        percent = 100 * self._mono_energy / self._channel_energy
+        return (
+            f"The channels cancel each other: their mean keeps {percent:.2g}% of their energy"
+            " (one of them is probably inverted).",
+        )
 
     def _zero_not_finite(self, channels: NDArray[np.float32], rate: int) -> None:
         """Count NaN and infinity and blank them, so that the rest can still be counted."""
@@ -122,28 +145,28 @@ class Mixdown:
         self._mono_energy += float(np.dot(mono, mono))
         return mono.astype(np.float32)
 
-    def _resample(self, mono: NDArray[np.float32], rate: int) -> None:
+    def _resample(self, mono: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
+        before = _NOTHING
         if rate != self._rate:
-            self._flush()
-            self._rate = rate
-        if rate == SAMPLE_RATE:
-            self._pieces.append(mono)
-            return
+            before, self._rate = self._flush(), rate
+        if rate != SAMPLE_RATE:
+            if self._stream is None:
+                self._stream = soxr.ResampleStream(
+                    rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ"
+                )
+            mono = self._stream.resample_chunk(mono)
+        return np.concatenate([before, mono]) if before.size else mono
+
+    def _flush(self) -> NDArray[np.float32]:
+        """What the resampler of the present run still holds."""
         if self._stream is None:
-            self._stream = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ")
-        self._pieces.append(self._stream.resample_chunk(mono))
+            return _NOTHING
+        rest: NDArray[np.float32] = self._stream.resample_chunk(_NOTHING, last=True)
+        self._stream = None
+        return rest
 
-    def _flush(self) -> None:
-        """Take what the resampler of the present run still holds."""
-        if self._stream is not None:
-            self._pieces.append(self._stream.resample_chunk(np.zeros(0, np.float32), last=True))
-            self._stream = None
-
-    def _warnings(self) -> tuple[str, ...]:
-        if self._mono_energy >= CANCELLATION_RATIO * self._channel_energy:
-            return ()
-        percent = 100 * self._mono_energy / self._channel_energy
-        return (
-            f"The channels cancel each other: their mean keeps {percent:.2g}% of their energy"
-            " (one of them is probably inverted).",
-        )
+    def _checked(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        self._made += samples.size
+        if samples.size and not np.isfinite(samples).all():
+            raise AudioError(f"{self._name} holds values too large to be resampled.")
+        return samples

@@ -28,6 +28,10 @@ class Sink(Protocol):
         """Take one transcript."""
         ...
 
+    def write_part(self, file: str, transcript: Transcript) -> None:
+        """Take the part of a transcript that was done when it was interrupted."""
+        ...
+
 
 class StdoutSink:
     """One transcript after another on standard output, each visible at once."""
@@ -38,6 +42,19 @@ class StdoutSink:
     def write(self, file: str, transcript: Transcript) -> None:
         """Print one transcript in the format's encoding, else the terminal's."""
         stdout.write(self._output.render(file, transcript), self._output.encoding)
+
+    def write_part(self, file: str, transcript: Transcript) -> None:
+        """Print it like a whole one."""
+        self.write(file, transcript)
+
+
+def finished(
+    outputs: Sequence[OutputFormat], files: Sequence[str], directory: Path | None
+) -> set[str]:
+    """The recordings that have all of their files: these are written whole or not at all."""
+    by_format = [output_paths(files, directory, output.suffix) for output in outputs]
+    paths = zip(files, zip(*by_format, strict=True), strict=True)
+    return {file for file, ours in paths if all(path.is_file() for path in ours)}
 
 
 class FileSink:
@@ -64,6 +81,10 @@ class FileSink:
         for output, path in zip(self._outputs, self._paths[file], strict=True):
             write_atomically(path, encode(output.render(file, transcript), "utf-8"))
             messages.note(f"wrote {path}")
+
+    def write_part(self, file: str, transcript: Transcript) -> None:
+        """Print it: a file would look like a whole one, to --resume, too."""
+        StdoutSink(self._outputs[0]).write(file, transcript)
 
 
 def _check_beside(paths: Sequence[Path]) -> None:

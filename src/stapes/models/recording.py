@@ -1,34 +1,38 @@
-"""A recording that is being transcribed: stretches of sound come out, figures add up meanwhile."""
+"""A recording that is being transcribed: pieces come out, figures add up meanwhile."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.audio import SAMPLE_RATE, split_at_quiet
+from stapes.audio.pieces import Piece, pieces_of
+from stapes.audio.speech import speech_detector
+from stapes.audio.stream import open_stream
 from stapes.graph import NoTracer
-from stapes.models.audio_source import open_audio
 from stapes.options import TranscribeOptions
 
 if TYPE_CHECKING:
     from stapes.models.interface import AudioSource
 
 
-@dataclass(frozen=True, eq=False)
-class _Whole:
-    start_s: float
-    end_s: float
-    samples: NDArray[np.float32]
-
-
 class Recording:
-    """What a transcription reads, for as long as a `with` block lasts."""
+    """What a transcription reads, for as long as a `with` block lasts.
+
+    Args:
+        source: a path, bytes, a binary file, or an array of samples with its rate.
+        sample_rate: of an array.
+        options: longest piece, and whether to look for speech.
+        tracer: records the stage "audio".
+
+    Attributes:
+        audio_s: seconds spent on decoding and on looking for speech so far.
+    """
 
     def __init__(
         self,
@@ -38,16 +42,18 @@ class Recording:
         tracer: NoTracer,
     ) -> None:
         self._started = time.perf_counter()
-        self._audio = open_audio(source, sample_rate)
-        self._longest_s = options.chunk_seconds
-        self.audio_s = time.perf_counter() - self._started
-        tracer.stage("audio", self._started, self._started + self.audio_s)
-        self.warnings = self._audio.warnings
-        self.duration_s = self._audio.duration_s
-        self.expected_s = self._audio.samples.size / SAMPLE_RATE
-        self.rms = float(np.sqrt(np.mean(np.square(self._audio.samples))))
+        self._source, self._sample_rate = source, sample_rate
+        self._options = options
+        self._tracer = tracer
+        self._stack = ExitStack()
+        self._notes: list[str] = []
+        self._energy, self._samples = 0.0, 0
+        self.audio_s = 0.0
 
     def __enter__(self) -> Recording:
+        opened = open_stream(self._source, self._sample_rate)
+        self._stream = self._stack.enter_context(opened)
+        self._count(time.perf_counter() - self._started)
         return self
 
     def __exit__(
@@ -56,16 +62,53 @@ class Recording:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        pass
+        self._stack.close()
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds read so far; of the whole recording once it has been read."""
+        return self._stream.duration_s
+
+    @property
+    def expected_s(self) -> float:
+        """Seconds of the whole recording, as far as they are known."""
+        return max(self._stream.duration_s, self._stream.expected_s or 0.0)
+
+    @property
+    def rms(self) -> float:
+        """Root mean square of what has been read, before any normalisation."""
+        return float(np.sqrt(self._energy / self._samples)) if self._samples else 0.0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was lost or looks wrong, once the recording has been read."""
+        return (*self._stream.warnings, *self._notes)
 
     @property
     def total_s(self) -> float:
         """Seconds since the recording was opened."""
         return time.perf_counter() - self._started
 
-    def stretches(self) -> Iterator[_Whole]:
-        """Stretches of at most `chunk_seconds`, in order."""
-        samples = self._audio.samples
-        for span in split_at_quiet(samples, self._longest_s):
-            start_s, end_s = span.start / SAMPLE_RATE, span.end / SAMPLE_RATE
-            yield _Whole(start_s, end_s, samples[span.start : span.end])
+    def pieces(self) -> Iterator[Piece]:
+        """Pieces of at most `chunk_seconds`, in order, each as soon as it is known."""
+        detector, note = speech_detector() if self._options.vad else (None, None)
+        self._notes += [note] if note else []
+        source = pieces_of(self._measured(), self._options.chunk_seconds, detector)
+        while True:
+            started = time.perf_counter()
+            piece = next(source, None)
+            self._count(time.perf_counter() - started)
+            if piece is None:
+                return
+            yield piece
+
+    def _count(self, seconds: float) -> None:
+        ended = time.perf_counter()
+        self.audio_s += seconds
+        self._tracer.stage("audio", ended - seconds, ended)
+
+    def _measured(self) -> Iterator[NDArray[np.float32]]:
+        for block in self._stream:
+            self._energy += float(np.sum(np.square(block, dtype=np.float64)))
+            self._samples += block.size
+            yield block

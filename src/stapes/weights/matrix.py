@@ -145,7 +145,8 @@ def _quantize_q4(blocks: Blocks) -> tuple[NDArray[np.float16], NDArray[np.uint8]
 
 def _q4_nearest(scaled: NDArray[np.float32]) -> NDArray[np.float32]:
     """The nibble, from 0 to 15, of values in units of the scale."""
-    return np.trunc(np.clip(scaled + np.float32(8.5), np.float32(0), np.float32(15)))
+    nibbles: NDArray[np.float32] = np.clip(scaled + np.float32(8.5), np.float32(0), np.float32(15))
+    return np.trunc(nibbles)
 
 
 def _q4_scales(blocks: Blocks) -> NDArray[np.float32]:

@@ -103,7 +103,7 @@ class Transcriber(ABC):
         pipeline = Pipeline(self, options, forced)
         with Recording(source, sample_rate, options, self.decoder.tracer) as recording:
             pieces: list[Piece] = []
-            for piece in pipeline.run(recording.stretches(), should_cancel):
+            for piece in pipeline.run(recording.pieces(), should_cancel):
                 pieces.append(piece)
                 if on_segment:
                     for segment in segments_of([piece]):
