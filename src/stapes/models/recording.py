@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio.pieces import Piece, pieces_of
-from stapes.audio.speech import speech_detector
+from stapes.audio.speech import SpeechDetector, speech_detector
 from stapes.audio.stream import open_stream
 from stapes.graph import NoTracer
 from stapes.options import TranscribeOptions
@@ -47,6 +47,7 @@ class Recording:
         self._tracer = tracer
         self._stack = ExitStack()
         self._notes: list[str] = []
+        self._detector: SpeechDetector | None = None
         self._energy, self._samples = 0.0, 0
         self.audio_s = 0.0
 
@@ -82,7 +83,8 @@ class Recording:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was lost or looks wrong, once the recording has been read."""
-        return (*self._stream.warnings, *self._notes)
+        failed = getattr(self._detector, "note", None)
+        return (*self._stream.warnings, *self._notes, *([failed] if failed else []))
 
     @property
     def total_s(self) -> float:
@@ -92,6 +94,7 @@ class Recording:
     def pieces(self) -> Iterator[Piece]:
         """Pieces of at most `chunk_seconds`, in order, each as soon as it is known."""
         detector, note = speech_detector() if self._options.vad else (None, None)
+        self._detector = detector
         self._notes += [note] if note else []
         source = pieces_of(self._measured(), self._options.chunk_seconds, detector)
         while True:
