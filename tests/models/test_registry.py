@@ -17,7 +17,11 @@ from stapes.models import registry
 
 
 @pytest.mark.parametrize("name", ["no-such-model", "", "TINY-EN", "a/b/c", "../x", "x\0y"])
-def test_an_unknown_name_lists_the_bundled_models(name: str):
+def test_an_unknown_name_lists_the_bundled_models(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(ModelError) as refused:
         stapes.load(name)
     assert "bundled are: " in str(refused.value)
