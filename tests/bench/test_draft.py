@@ -23,5 +23,5 @@ def test_a_guessed_answer_is_timed_beside_a_decoded_one(small):  # noqa: F811
     assert list(figures) == FIELDS
     assert (figures["positions"], figures["tokens"]) == (20, 40)
     assert figures["different_ids"] > 1
-    assert min(figures["drafted_s"], figures["plain_s"]) > 0  # which is less, at this size, is chance
+    assert min(figures["drafted_s"], figures["plain_s"]) > 0  # which is less here is chance
     assert figures["share"] > 0
