@@ -1,4 +1,4 @@
-"""The Python interface: `stapes.load` and `stapes.load_text`."""
+"""The Python interface: `stapes.load`, `stapes.load_text` and `stapes.load_aligner`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stapes.graph import NoTracer
+    from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.qwen_text import TextModel
 
 DEFAULT_MODEL = "tiny-en"
@@ -84,3 +85,40 @@ def load_text(
     from stapes.models import registry
 
     return registry.load_text(model, weights=weights, kv=kv, threads=threads, tracer=tracer)
+
+
+def load_aligner(
+    model: str | Path,
+    *,
+    weights: WeightFormat | None = None,
+    kv: KvFormat = "f16",
+    threads: int | None = None,
+    encoder_weights: WeightFormat | None = None,
+    tracer: NoTracer | None = None,
+) -> ForcedAligner:
+    """Load a forced aligner once, for any number of recordings with known texts.
+
+    Args:
+        model: a folder with a Qwen3-ForcedAligner checkpoint, or a converted file.
+        weights: format of the matrices in memory; see `load` for this and the next ones.
+        kv: storage format of the KV cache.
+        threads: worker threads.
+        encoder_weights: format of the audio encoder's matrices.
+        tracer: records where the time goes.
+
+    Returns:
+        A model whose `align` tells when each word of a recording is spoken.
+
+    Raises:
+        RequestError, ModelError, CapacityError: see `load`.
+    """
+    from stapes.models import registry
+
+    return registry.load_aligner(
+        model,
+        weights=weights,
+        encoder_weights=encoder_weights,
+        kv=kv,
+        threads=threads,
+        tracer=tracer,
+    )

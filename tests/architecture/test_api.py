@@ -33,5 +33,5 @@ def test_load_takes_the_runtime_options():
 
 def test_transcribe_takes_the_options_of_a_transcription():
     taken = defaults(stapes.SpeechModel.transcribe)
-    beside = dict.fromkeys(("sample_rate", "on_progress", "on_segment", "should_cancel"))
+    beside = dict.fromkeys(("sample_rate", "aligner", "on_progress", "on_segment", "should_cancel"))
     assert taken == beside | {f.name: f.default for f in fields(TranscribeOptions)}

@@ -19,7 +19,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("models",),
     ("streaming", "output"),
     ("stapes", "api"),  # the public names: `import stapes`
-    ("cli", "server", "bench", "__main__"),
+    ("cli", "server", "bench", "batch", "__main__"),
 )
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
@@ -29,6 +29,7 @@ NEIGHBOURS = {
     ("stapes", "api"),
     ("__main__", "cli"),
     ("cli", "bench"),  # each is a command
+    ("cli", "batch"),
     ("cli", "server"),
 }
 
@@ -38,8 +39,9 @@ NATIVE = {"graph", "weights"}
 # Models, each in a folder of its own.
 FAMILIES = {folder.name for folder in (ROOT / "src/stapes/models").iterdir() if folder.is_dir()}
 
-# A benchmark runs what it is compared with, when that is there.
+# What an extra brings: a benchmark's peers, and the cluster of `stapes batch --ray`.
 OPTIONAL = {
+    "stapes.batch.cluster": {"ray"},
     "stapes.bench.versus": {"torch", "transformers"},
     "stapes.bench.versus_fidelity": {"transformers"},
     "stapes.bench.versus_ggml": {"libggml"},

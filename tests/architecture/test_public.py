@@ -19,6 +19,7 @@ PUBLIC = [
     "Transcript",
     "__version__",
     "load",
+    "load_aligner",
     "load_text",
 ]
 

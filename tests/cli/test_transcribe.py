@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import stapes
 from stapes.errors import AudioError, CapacityError, ModelError, NumericError
 
 RUNTIME = ("weights", "encoder_weights", "kv", "threads", "tracer")
@@ -36,6 +37,19 @@ def test_json_is_one_object_a_line_with_the_fields_in_order(run, model):
 def test_the_model_is_loaded_once_and_first(run, model):
     run("transcribe", "a.wav", "b.wav")
     assert [kind for kind, _ in model.events] == ["load", "transcribe", "transcribe"]
+
+
+def test_words_are_timed_by_the_aligner_that_is_named(run, model, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(stapes, "load_aligner", lambda path, **_: loaded.append(path) or "aligner")
+    assert run("transcribe", "a.wav", "--words", "--aligner", "./folder").code == 0
+    assert loaded == ["./folder"]
+    assert model.events[-1][1][1]["aligner"] == "aligner"
+
+
+def test_without_words_no_aligner_is_loaded(run, model, monkeypatch):
+    monkeypatch.setattr(stapes, "load_aligner", lambda *_, **__: pytest.fail("loaded"))
+    assert run("transcribe", "a.wav", "--aligner", "./folder").code == 0
 
 
 def test_defaults_are_those_of_the_python_interface(run, model):

@@ -44,7 +44,7 @@ def test_the_json_object():
         "tokens": {"prompt": 30, "audio": 16, "new": 1},
         "timings_s": {
             "load": 0.5, "audio": 0.01, "mel": 0.02, "encode": 0.03, "prefill": 0.04,
-            "decode": 0.05, "total": 0.15,
+            "decode": 0.05, "total": 0.15, "align": 0.0,
         },
         "segments": [],
     }  # fmt: skip
@@ -75,7 +75,7 @@ def test_the_order_of_nested_fields():
     objects = jsonl.to_object("a.wav", TRANSCRIPT)
     assert list(objects["tokens"]) == ["prompt", "audio", "new"]
     assert list(objects["timings_s"]) == [
-        "load", "audio", "mel", "encode", "prefill", "decode", "total",
+        "load", "audio", "mel", "encode", "prefill", "decode", "total", "align",
     ]  # fmt: skip
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from stapes.cli import messages
 from stapes.cli.parameters import encoder_weights_option, packing_option, threads_option
 from stapes.cli.progress import reporter_for_stderr
+from stapes.cli.ready import original_model
+from stapes.cli.terminable import terminable
 from stapes.options import RuntimeOptions, WeightFormat
 
 
@@ -33,27 +31,15 @@ def command(
 ) -> None:
     """Pack a model into one file, which is mapped into memory and used in place.
 
-    SRC is the name of a bundled model, the folder of a Qwen3-ASR, Qwen2 or Qwen3 checkpoint, or a
-    GGUF file of the latter two. DST is the file to write, whole or not at all; models are usually
-    called NAME.stapes. It holds weights, configuration and tokenizer: SRC is not needed any more.
+    SRC is the name of a bundled model or of one of the hub, the folder of a Qwen3-ASR,
+    Qwen3-ForcedAligner, Qwen2 or Qwen3 checkpoint, or a GGUF file of the latter two. DST is the
+    file to write, whole or not at all; models are usually called NAME.stapes. It holds weights,
+    configuration and tokenizer: SRC is not needed any more.
     """
     from stapes.models.convert import convert
 
     options = RuntimeOptions(weights, threads=threads, encoder_weights=encoder_weights)
-    with _terminable(), reporter_for_stderr().converting(source):
-        convert(source, destination, options, force=force)
+    model = original_model(source)
+    with terminable(), reporter_for_stderr().converting(source):
+        convert(model, destination, options, force=force)
     messages.note(f"wrote {destination} ({destination.stat().st_size / 1e6:.1f} MB)")
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that no half-made file is left."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -44,7 +44,8 @@ class Job:
     "--model",
     required=True,
     metavar="MODEL",
-    help="A folder with a Qwen2 or Qwen3 text model, a GGUF file, or a converted file.",
+    help="A folder with a Qwen2 or Qwen3 text model, a GGUF file, a converted file, or a name of "
+    "the Hugging Face hub: OWNER/NAME, OWNER/NAME/FILE.gguf.",
 )
 @click.option(
     "--prompt",
@@ -155,11 +156,14 @@ def _from_stdin(prompt: str | None) -> str:
 
 def _load(job: Job, tracer: Tracer | None) -> TextModel:
     import stapes
+    from stapes.cli.ready import ready_model
+    from stapes.models.registry import TEXT
 
     runtime = job.runtime
+    path = ready_model(job.model, runtime, TEXT)
     with reporter_for_stderr().loading(job.model):
         return stapes.load_text(
-            job.model,
+            path,
             weights=runtime.weights,
             kv=runtime.kv,
             threads=runtime.threads,

@@ -36,14 +36,16 @@ def command(
 ) -> None:
     """Tell a model's architecture, sizes, formats, the memory it needs, and its files' hashes.
 
-    MODEL is the name of a bundled model, a folder, a converted file or a GGUF file; all of its
-    headers are checked. Of a folder or a GGUF file the memory is told for the given formats.
+    MODEL is the name of a bundled model or of one of the hub, a folder, a converted file or a GGUF
+    file; all of its headers are checked. Of all but a converted file the memory is told for the
+    given formats.
     """
+    from stapes.cli.ready import original_model
     from stapes.models.description import describe
     from stapes.models.registry import find_model
 
     options = RuntimeOptions(weights, kv, None, encoder_weights)
-    result = describe(find_model(model), options)
+    result = describe(find_model(original_model(model)), options)
     if hash_:
         _add_hashes(result["files"])
     if as_json:

@@ -13,12 +13,16 @@ from stapes.options import KV_FORMATS, WEIGHT_FORMATS, RuntimeOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+#: Times words, when nothing else is said.
+DEFAULT_ALIGNER = "Qwen/Qwen3-ForcedAligner-0.6B"
+
 model_option = click.option(
     "--model",
     default=DEFAULT_MODEL,
     show_default=True,
     metavar="MODEL",
-    help="Name of a bundled model, a folder with a Qwen3-ASR checkpoint, or a converted file.",
+    help="Name of a bundled model or of one of the Hugging Face hub (OWNER/NAME, see 'stapes "
+    "models'), a folder with a Qwen3-ASR checkpoint, or a converted file.",
 )
 
 threads_option = click.option(

@@ -12,10 +12,13 @@ from stapes.cli.exits import USAGE
 # name -> module with a click command called `command`. A module must be cheap to import (it is,
 # for the list that --help prints); what it runs imports what it needs inside.
 COMMANDS: dict[str, str] = {
+    "align": "stapes.cli.align",
+    "batch": "stapes.cli.batch",
     "bench": "stapes.cli.bench",
     "convert": "stapes.cli.convert",
     "generate": "stapes.cli.generate",
     "info": "stapes.cli.info",
+    "models": "stapes.cli.models",
     "transcribe": "stapes.cli.transcribe",
 }
 

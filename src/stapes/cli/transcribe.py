@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -13,7 +13,7 @@ import click
 from stapes.cli import messages
 from stapes.cli.exits import DONE, INTERRUPTED, exit_code
 from stapes.cli.interrupt import interruptible
-from stapes.cli.parameters import model_option, model_options, trace_option
+from stapes.cli.parameters import DEFAULT_ALIGNER, model_option, model_options, trace_option
 from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stapes.cli.sinks import Sink
     from stapes.graph import Tracer
     from stapes.models.interface import SpeechModel
+    from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.transcript import Transcript
 
 
@@ -40,6 +41,7 @@ class Job:
     options: TranscribeOptions
     trace: Path | None
     resume: bool = False
+    aligner: str | None = None
 
 
 # Options by which Whisper's command is known, as other spellings of ours.
@@ -105,6 +107,19 @@ def _option_name(name: str) -> str:
 @click.option(
     "--resume", is_flag=True, help="With files as output: leave out recordings that have them all."
 )
+@click.option(
+    "--words",
+    is_flag=True,
+    help="Tell when each word is spoken, by the model of --aligner: in json, and for finer "
+    "subtitles.",
+)
+@click.option(
+    "--aligner",
+    default=DEFAULT_ALIGNER,
+    show_default=True,
+    metavar="MODEL",
+    help="Of --words: a Qwen3-ForcedAligner model by name, folder, or converted file.",
+)
 @trace_option
 def command(
     audio: tuple[str, ...],
@@ -122,6 +137,8 @@ def command(
     chunk_seconds: float,
     no_vad: bool,
     resume: bool,
+    words: bool,
+    aligner: str,
     trace: Path | None,
 ) -> int:
     """Transcribe recordings: files that hold sound, or - for standard input.
@@ -147,12 +164,15 @@ def command(
         chunk_seconds=chunk_seconds,
         vad=not no_vad,
     )
-    return run(Job(audio, model, formats, output_dir, runtime, options, trace, resume))
+    timed_by = aligner if words else None
+    return run(Job(audio, model, formats, output_dir, runtime, options, trace, resume, timed_by))
 
 
 def run(job: Job) -> int:
     """Do the job: everything that can be refused is refused before the model is loaded."""
     from stapes.cli.progress import reporter_for_stderr
+    from stapes.cli.ready import ready_model
+    from stapes.models.registry import ALIGNERS, SPEECH
 
     _check_stdin(job.files)
     files, sink = _open_sink(job)
@@ -161,11 +181,15 @@ def run(job: Job) -> int:
         return DONE
     reporter = reporter_for_stderr()
     codes = []
+    path = ready_model(job.model, job.runtime, SPEECH)
+    aligner_path = job.aligner and ready_model(job.aligner, job.runtime, ALIGNERS)
+    renamed = job.model if path != job.model else None
     with tracing(job.trace) as tracer:
-        model = _load(job, reporter, tracer)
+        model = _load(job, path, reporter, tracer)
+        aligner = _load_aligner(job, aligner_path, reporter) if aligner_path else None
         with interruptible() as is_interrupted:
             for file in files:
-                work = _Work(model, job.options, sink, reporter, is_interrupted)
+                work = _Work(model, aligner, renamed, job.options, sink, reporter, is_interrupted)
                 codes.append(work.attempt(file))
                 if is_interrupted():
                     messages.error("interrupted.")
@@ -218,13 +242,13 @@ def _open_sink(job: Job) -> tuple[tuple[str, ...], Sink]:
     return files, FileSink(outputs, files, job.output_dir)
 
 
-def _load(job: Job, reporter: Reporter, tracer: Tracer | None) -> SpeechModel:
+def _load(job: Job, path: str, reporter: Reporter, tracer: Tracer | None) -> SpeechModel:
     import stapes
 
     runtime = job.runtime
     with reporter.loading(job.model):
         return stapes.load(
-            job.model,
+            path,
             weights=runtime.weights,
             encoder_weights=runtime.encoder_weights,
             kv=runtime.kv,
@@ -233,11 +257,32 @@ def _load(job: Job, reporter: Reporter, tracer: Tracer | None) -> SpeechModel:
         )
 
 
+def _load_aligner(job: Job, path: str, reporter: Reporter) -> ForcedAligner:
+    import stapes
+
+    runtime = job.runtime
+    with reporter.loading(str(job.aligner)):
+        return stapes.load_aligner(
+            path,
+            weights=runtime.weights,
+            encoder_weights=runtime.encoder_weights,
+            kv=runtime.kv,
+            threads=runtime.threads,
+        )
+
+
 @dataclass(frozen=True)
 class _Work:
-    """Transcribes recordings one by one."""
+    """Transcribes recordings one by one.
+
+    Attributes:
+        aligner: times the words, or None.
+        renamed: what transcripts call the model; None leaves the name that it was loaded by.
+    """
 
     model: SpeechModel
+    aligner: ForcedAligner | None
+    renamed: str | None
     options: TranscribeOptions
     sink: Sink
     reporter: Reporter
@@ -261,7 +306,7 @@ class _Work:
     def _transcribe(self, file: str) -> Transcript:
         options = self.options
         with self.reporter.recording(file) as on_progress:
-            return self.model.transcribe(
+            transcript = self.model.transcribe(
                 _source(file),
                 language=options.language,
                 context=options.context,
@@ -270,9 +315,11 @@ class _Work:
                 batch=options.batch,
                 chunk_seconds=options.chunk_seconds,
                 vad=options.vad,
+                aligner=self.aligner,
                 on_progress=on_progress,
                 should_cancel=self.is_interrupted,
             )
+        return replace(transcript, model=self.renamed) if self.renamed else transcript
 
 
 def _source(file: str) -> str | BinaryIO:

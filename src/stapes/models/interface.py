@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.transcript import Segment, Transcript
 
     AudioSource: TypeAlias = str | PathLike[str] | bytes | BinaryIO | NDArray[np.generic]
@@ -43,6 +44,7 @@ class SpeechModel(Protocol):
         batch: int | None = None,
         chunk_seconds: float = 30.0,
         vad: bool = True,
+        aligner: ForcedAligner | None = None,
         on_progress: Progress | None = None,
         on_segment: Callable[[Segment], None] | None = None,
         should_cancel: Callable[[], bool] | None = None,
@@ -66,6 +68,8 @@ class SpeechModel(Protocol):
             chunk_seconds: longest piece, 1 to 300 s; accuracy suffers beyond 30.
             vad: leave out what a speech detector takes for silence, music or noise; False gives
                 everything to the model.
+            aligner: of `stapes.load_aligner`; times each word. In a language that it was not
+                trained on there are no word times, but a warning.
             on_progress: called with the seconds of audio done and in all, as far as that is known.
             on_segment: called with each segment once it and all before it are done.
             should_cancel: asked between runs of the decoder; True ends the transcription with what

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from importlib import import_module
@@ -15,12 +14,13 @@ from stapes.text.json_files import read_json_object
 
 if TYPE_CHECKING:
     from stapes.graph import NoTracer
+    from stapes.models.hub import HubName
     from stapes.models.interface import SpeechModel
+    from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.qwen_text import TextModel
     from stapes.models.source import ModelSource
 
 BUNDLED = Path(__file__).parent / "bundled"
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 #: model_type of speech models -> the package that loads them (see `package_of`).
 SPEECH = {
@@ -30,9 +30,16 @@ SPEECH = {
 #: The same of text models.
 TEXT = {"qwen2": "stapes.models.qwen_text", "qwen3": "stapes.models.qwen_text"}
 
+#: The same of forced aligners.
+ALIGNERS = {"qwen3_forced_aligner": "stapes.models.qwen3_asr.aligner"}
+
+#: All of them.
+ALL = SPEECH | TEXT | ALIGNERS
+
 _OTHER_COMMANDS = {
     **dict.fromkeys(SPEECH, ", a speech model, which `stapes transcribe` runs"),
     **dict.fromkeys(TEXT, ", a text model, which `stapes generate` runs"),
+    **dict.fromkeys(ALIGNERS, ", a forced aligner, which `stapes align` runs"),
 }
 
 
@@ -70,6 +77,20 @@ def load_text(
     return cast("TextModel", _load(model, options, tracer, TEXT))
 
 
+def load_aligner(
+    model: str | Path,
+    *,
+    weights: WeightFormat | None,
+    encoder_weights: WeightFormat | None,
+    kv: KvFormat,
+    threads: int | None,
+    tracer: NoTracer | None = None,
+) -> ForcedAligner:
+    """See `stapes.load_aligner`."""
+    options = RuntimeOptions(weights, kv, threads, encoder_weights)
+    return cast("ForcedAligner", _load(model, options, tracer, ALIGNERS))
+
+
 def _load(
     model: str | Path,
     options: RuntimeOptions,
@@ -93,7 +114,7 @@ def _load(
 def model_type(source: ModelSource, supported: tuple[str, ...]) -> str:
     """What config.json says the model is; ConfigError unless it is one of the supported types."""
     config = source.files / "config.json"
-    found = read_json_object(config).get("model_type")
+    found = model_type_in(read_json_object(config))
     if found not in supported:
         known = " or ".join(map(repr, supported))
         kind = _OTHER_COMMANDS.get(found, "") if isinstance(found, str) else ""
@@ -101,13 +122,21 @@ def model_type(source: ModelSource, supported: tuple[str, ...]) -> str:
     return str(found)
 
 
+def model_type_in(values: Mapping[str, Any]) -> object:
+    """The model_type; forced aligners share that of the recognisers, but have another head."""
+    thinker, architectures = values.get("thinker_config"), values.get("architectures")
+    original = isinstance(thinker, dict) and "classify_num" in thinker
+    if original or architectures == ["Qwen3ASRForTokenClassification"]:
+        return "qwen3_forced_aligner"
+    return values.get("model_type")
+
+
 def package_of(source: ModelSource) -> Any:
     """The package of a model, of whatever kind.
 
     It has `load_source(source, name, options, tracer, started)` and `describe(source)`.
     """
-    packages = SPEECH | TEXT
-    return import_module(packages[model_type(source, tuple(packages))])
+    return import_module(ALL[model_type(source, tuple(ALL))])
 
 
 def open_source(path: Path) -> ModelSource:
@@ -138,7 +167,7 @@ def open_source(path: Path) -> ModelSource:
 
 
 def find_model(model: str | Path) -> Path:
-    """The folder or file that a model's name or path stands for.
+    """The folder or file that a model's name or path stands for; one of the hub is downloaded.
 
     Raises:
         ModelError: there is no such model; the message lists the bundled ones.
@@ -148,8 +177,9 @@ def find_model(model: str | Path) -> Path:
     path = Path(model)
     if str(model) and path.exists():
         return path
-    if isinstance(model, str) and _HUB_NAME.fullmatch(model):
-        return _fetch(model)
+    name = hub_name(model)
+    if name is not None:
+        return _find_or_fetch(name)
     known = ", ".join(available()) or "none"
     raise ModelError(
         f"There is no model {str(model)!r}: no such folder or file, and bundled are: {known}."
@@ -164,13 +194,23 @@ def _first_bytes(path: Path, count: int) -> bytes:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def _fetch(name: str) -> Path:
-    """Download a repository of the hub, or find it in the local cache."""
-    from huggingface_hub import snapshot_download
+def hub_name(model: str | Path) -> HubName | None:
+    """The hub's model that is meant; None of what is bundled, a path, or neither."""
+    if not isinstance(model, str) or model in available() or Path(model).exists():
+        return None
+    from stapes.models.hub import parse_name
 
-    patterns = ["*.json", "*.safetensors", "*.txt"]
-    try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
-    except Exception as error:  # the hub's client raises many kinds, network errors among them
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"{name!r} is no folder, and could not be fetched: {reason}") from error
+    return parse_name(model)
+
+
+def _find_or_fetch(name: HubName) -> Path:
+    from stapes.models import hub
+
+    return hub.find(name) or hub.fetch(name, check_kind)
+
+
+def check_kind(folder: Path, supported: tuple[str, ...] = tuple(ALL)) -> None:
+    """ConfigError unless the folder's config.json names one of the supported model types."""
+    from stapes.models.source import FolderSource
+
+    model_type(FolderSource(folder), supported)

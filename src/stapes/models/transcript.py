@@ -28,6 +28,7 @@ class Timings:
     prefill: float
     decode: float
     total: float
+    align: float = 0.0  # word times, where they were asked for
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from stapes.models.qwen3_asr.pieces import (
 from stapes.models.qwen3_asr.pipeline import Pipeline
 from stapes.models.qwen3_asr.postprocess import Answer, is_within_context, parse_answer
 from stapes.models.qwen3_asr.prompt import PromptBuilder, control_tokens
+from stapes.models.qwen3_asr.word_times import no_words_warnings
 from stapes.models.recording import Recording
 from stapes.models.source import ModelSource
 from stapes.models.transcript import Segment, Timings, Transcript
@@ -40,6 +41,7 @@ from stapes.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from stapes.models.interface import AudioSource, Progress
+    from stapes.models.qwen3_asr.aligner import ForcedAligner
 
 _LOUD_RMS = 0.02  # -34 dBFS: quieter recordings may well hold no speech
 
@@ -91,6 +93,7 @@ class Transcriber(ABC):
         batch: int | None = None,
         chunk_seconds: float = 30.0,
         vad: bool = True,
+        aligner: ForcedAligner | None = None,
         on_progress: Progress | None = None,
         on_segment: Callable[[Segment], None] | None = None,
         should_cancel: Callable[[], bool] | None = None,
@@ -100,7 +103,7 @@ class Transcriber(ABC):
             language, context, max_new_tokens, loop_detection, batch, chunk_seconds, vad
         )
         forced = None if language is None else canonical_language(language)
-        pipeline = Pipeline(self, options, forced)
+        pipeline = Pipeline(self, options, forced, aligner)
         with Recording(source, sample_rate, options, self.decoder.tracer) as recording:
             pieces: list[Piece] = []
             for piece in pipeline.run(recording.pieces(), should_cancel):
@@ -123,6 +126,7 @@ class Transcriber(ABC):
     ) -> Transcript:
         text, reason = joined_text(pieces), finish_reason(pieces)
         warnings = [*recording.warnings, *(w for piece in pieces for w in piece_warnings(piece))]
+        warnings += no_words_warnings(pieces)
         if pipeline.cancelled:
             reason = "cancelled"
             warnings.append(f"Stopped before the end, with {len(pieces)} pieces transcribed.")
@@ -145,6 +149,7 @@ class Transcriber(ABC):
                 encode=sum(piece.encode_s for piece in pieces),
                 prefill=pipeline.batch.prefill_s,
                 decode=pipeline.batch.decode_s,
+                align=sum(piece.align_s for piece in pieces),
                 total=recording.total_s,
             ),
             segments=segments_of(pieces),

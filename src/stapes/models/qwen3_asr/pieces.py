@@ -24,7 +24,8 @@ def token_budget(duration_s: float) -> int:
 class Piece:
     """A transcribed piece: from start_s to end_s of the recording.
 
-    `dropped` says why its text was not believed and left out.
+    `dropped` says why its text was not believed and left out, `no_words` why its words could not
+    be timed.
     """
 
     start_s: float
@@ -36,7 +37,9 @@ class Piece:
     encode_s: float
     confidence: float | None = None
     words: tuple[Word, ...] = ()
+    align_s: float = 0.0
     dropped: str | None = None
+    no_words: str | None = None
 
     @property
     def where(self) -> str:

@@ -16,10 +16,12 @@ from stapes.audio import SAMPLE_RATE, log_mel, split_at_quiet
 from stapes.decoder import Batch, Decoder, GenerateOptions, GenerateResult, Generation, Session
 from stapes.models.qwen3_asr.pieces import Piece, token_budget
 from stapes.models.qwen3_asr.postprocess import repeats_context
+from stapes.models.qwen3_asr.word_times import with_words
 from stapes.options import TranscribeOptions
 from stapes.system import available_memory_bytes, default_threads
 
 if TYPE_CHECKING:
+    from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.qwen3_asr.model import Transcriber
 
 MIN_RETRY_S = 4.0  # a piece that can be halved and still holds a phrase
@@ -81,12 +83,20 @@ class Pipeline:
         model: whose encoder, prompts and decoder are used.
         options: see `TranscribeOptions`.
         forced: name of the language that is forced, or None.
+        aligner: times the words of each piece, or None.
     """
 
-    def __init__(self, model: Transcriber, options: TranscribeOptions, forced: str | None) -> None:
+    def __init__(
+        self,
+        model: Transcriber,
+        options: TranscribeOptions,
+        forced: str | None,
+        aligner: ForcedAligner | None = None,
+    ) -> None:
         self.model = model
         self.options = options
         self.forced = forced
+        self.aligner = aligner
         self.batch = Batch(model.decoder)
         self.width = options.batch or default_width(model.decoder, options.chunk_seconds)
         self.cancelled = False
@@ -160,11 +170,14 @@ class Pipeline:
         piece = self._piece(job, result)
         trouble = self._trouble(piece)
         if trouble is None:
-            job.piece = piece
+            job.piece = self._timed(job, piece)
         elif job.second_try or not self._halve(job):
             dropped = replace(piece.answer, text="")
             often = ", twice" if job.second_try else ""
             job.piece = replace(piece, answer=dropped, dropped=trouble + often)
+
+    def _timed(self, job: _Job, piece: Piece) -> Piece:
+        return with_words(piece, job.audio.samples, self.aligner) if self.aligner else piece
 
     def _piece(self, job: _Job, result: GenerateResult) -> Piece:
         answer = self.model.read_answer(result.token_ids[: result.kept], self.forced)
