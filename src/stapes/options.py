@@ -73,7 +73,7 @@ class TranscribeOptions:
         context: text for the system turn (hot words, names); never read as control tokens.
         max_new_tokens: cap for each piece of at most 30 s; None derives it from the duration.
         loop_detection: stop a piece whose tokens repeat without end.
-        batch: pieces that are decoded side by side; None chooses by threads and free memory.
+        batch: pieces that are decoded side by side; None chooses up to 16 by the free memory.
         chunk_seconds: longest piece, 1 to 300 s; accuracy suffers beyond 30.
         vad: leave out what a speech detector takes for silence, music or noise.
     """

@@ -452,7 +452,7 @@ def test_ids_and_counts_add_up_over_the_pieces(rigged: Qwen3Asr):
     assert transcript.tokens.prompt > transcript.tokens.audio
     assert transcript.model == rigged.name
     times = vars(transcript.timings_s)
-    assert set(times) == {*"load audio mel encode prefill decode align total".split()}
+    assert list(times)[:6] == ["load", "audio", "mel", "encode", "prefill", "decode"]
     assert all(seconds >= 0 for seconds in times.values())
     stages = sum(v for name, v in times.items() if name not in ("load", "total"))
     assert stages <= times["total"]

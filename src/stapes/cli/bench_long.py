@@ -41,7 +41,7 @@ from stapes.options import RuntimeOptions
 @click.option(
     "--batch",
     type=click.IntRange(min=1, max=64),
-    show_default="by threads and free memory",
+    show_default="up to 16, by the free memory",
     help="Pieces decoded side by side.",
 )
 @runtime_options

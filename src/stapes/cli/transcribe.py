@@ -92,7 +92,7 @@ def _option_name(name: str) -> str:
     "--batch",
     type=click.IntRange(min=1),
     metavar="N",
-    show_default="by threads and free memory",
+    show_default="up to 16, by the free memory",
     help="Pieces decoded side by side: faster, with the same text.",
 )
 @click.option(

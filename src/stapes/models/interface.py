@@ -64,7 +64,7 @@ class SpeechModel(Protocol):
             max_new_tokens: cap for each piece; None derives it from the piece's length.
             loop_detection: end a piece whose tokens repeat without end.
             batch: pieces decoded side by side, which changes the speed and never the text; None
-                chooses by threads and free memory.
+                chooses up to 16 by the free memory.
             chunk_seconds: longest piece, 1 to 300 s; accuracy suffers beyond 30.
             vad: leave out what a speech detector takes for silence, music or noise; False gives
                 everything to the model.

@@ -18,13 +18,14 @@ from stapes.models.qwen3_asr.pieces import Piece, token_budget
 from stapes.models.qwen3_asr.postprocess import repeats_context
 from stapes.models.qwen3_asr.word_times import with_words
 from stapes.options import TranscribeOptions
-from stapes.system import available_memory_bytes, default_threads
+from stapes.system import available_memory_bytes
 
 if TYPE_CHECKING:
     from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.qwen3_asr.model import Transcriber
 
 MIN_RETRY_S = 4.0  # a piece that can be halved and still holds a phrase
+_WIDTH = 16  # answers side by side
 _MEMORY_SHARE = 0.25  # of what is free, for caches
 
 
@@ -225,13 +226,12 @@ def _confidence(result: GenerateResult, text_from: int) -> float | None:
 
 
 def default_width(decoder: Decoder, seconds: float) -> int:
-    """Answers decoded side by side: four a thread, as far as a quarter of the free memory goes.
+    """Answers decoded side by side: 16, as far as a quarter of the free memory goes.
 
-    The speed of a run hardly depends on its rows until there are about four for each thread; more
-    of them need memory for their caches. `seconds` is the length of the longest stretch.
+    With 16 rows the core computes nearly as fast as it can, so that more would gain little, but
+    need memory for their caches. `seconds` is the length of the longest stretch.
     """
     positions = 13 * math.ceil(seconds) + 16 + token_budget(seconds) // 2
     cache = decoder.new_cache().page_bytes * math.ceil(positions / 512)
     free = available_memory_bytes()
-    wanted = min(4 * default_threads(), 16)
-    return wanted if free is None else max(1, min(wanted, int(_MEMORY_SHARE * free / cache)))
+    return _WIDTH if free is None else max(1, min(_WIDTH, int(_MEMORY_SHARE * free / cache)))
