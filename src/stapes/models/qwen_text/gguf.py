@@ -100,6 +100,10 @@ class GgufSource:
         """See `ModelSource`."""
         return self._tokenizer
 
+    def names_token(self, name: str) -> bool:
+        """See `ModelSource`."""
+        return self._tokenizer.has_control(name)
+
     def weight_files(self) -> tuple[Path, ...]:
         """See `ModelSource`."""
         return (self.path,)
