@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from stapes.cli import main
 from stapes.models.vevo2.ar import Vevo2Decoder
 from stapes.models.vevo2.load import load_vevo2
 from stapes.options import RuntimeOptions
@@ -23,3 +26,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def model(root: Path) -> Vevo2Decoder:
     return load_vevo2(root, EXACT)
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
+    """Runs a command in this process and returns its exit code and what it printed."""
+
+    def run(*argv: str) -> SimpleNamespace:
+        code = main(argv)
+        out, err = capfd.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return run

@@ -89,7 +89,6 @@ class Vevo2Layout:
         """
         return read_json5_object(self.ar / "amphion_config.json")
 
-    @property
     def whisper(self) -> Path:
         """The folder with Whisper medium. ModelError when there is none."""
         places = [] if self.root is None else [self.root / _WHISPER, self.root.parent / _WHISPER]
@@ -99,7 +98,6 @@ class Vevo2Layout:
         looked = " or ".join(map(str, places)) or f"the folder above {AR_FOLDER}"
         raise ModelError(f"There is no Whisper medium: config.json was looked for in {looked}.")
 
-    @property
     def whisper_stats(self) -> Path:
         """Means and deviations of Whisper's features, beside the weights of flow matching.
 
