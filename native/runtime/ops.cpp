@@ -7,7 +7,8 @@ const OpKind* find_op(const std::string& name) {
     static const OpKind* const kinds[] = {
         &kEmbed,    &kSetRows, &kTakeRows,    &kRmsNorm, &kLayerNorm, &kRopeAngles,
         &kRope,     &kSiluGate, &kAdd,        &kAddPeriodic, &kGelu,  &kArgmax,
-        &kLinear,   &kConv2d,  &kCachedAttention, &kWindowAttention};
+        &kLinear,   &kConv2d,  &kCachedAttention, &kWindowAttention,
+        &kKeepColumns};
     for (const OpKind* kind : kinds)
         if (name == kind->name) return kind;
     return nullptr;

@@ -12,7 +12,8 @@
 namespace stapes {
 
 extern const OpKind kEmbed, kSetRows, kTakeRows, kRmsNorm, kLayerNorm, kRopeAngles, kRope, kSiluGate,
-    kAdd, kAddPeriodic, kGelu, kArgmax, kLinear, kConv2d, kCachedAttention, kWindowAttention;
+    kAdd, kAddPeriodic, kGelu, kArgmax, kLinear, kConv2d, kCachedAttention, kWindowAttention,
+    kKeepColumns;
 
 inline void need(const Op& op, bool condition, const char* otherwise) {
     if (!condition) throw std::invalid_argument(op.kind + ": " + otherwise);

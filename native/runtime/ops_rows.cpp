@@ -2,6 +2,7 @@
 #include "ops.hpp"
 
 #include <cstring>
+#include <limits>
 
 namespace stapes {
 
@@ -201,6 +202,57 @@ void run_gelu(const Op& op, const Frame& frame) {
     });
 }
 
+// keep_columns: x [a, width]; rows, starts, ends [b] i32 -> x with -inf at the columns of row rows[i]
+// that lie in none of its ranges starts[i]..ends[i]-1; ranges ascend by row, then by column
+void check_keep_columns(const Plan& plan, const Op& op) {
+    for (size_t i = 1; i < 4; ++i) {
+        need_ints(plan, op, i);
+        need_same_rows(plan, op, op.inputs[1], op.inputs[i]);
+    }
+    need_same_rows(plan, op, op.inputs[0], op.output);
+    need_widths(op, {op.inputs[0].width}, op.output.width);
+}
+void check_run_keep_columns(const Op& op, const Frame& frame) {
+    check_index_run(op, frame, op.inputs[1], frame.rows(op.output));
+    const int32_t* rows = frame.ints(op.inputs[1]);
+    const int32_t* starts = frame.ints(op.inputs[2]);
+    const int32_t* ends = frame.ints(op.inputs[3]);
+    for (size_t i = 0; i < frame.rows(op.inputs[1]); ++i) {
+        bool inside = 0 <= starts[i] && starts[i] < ends[i] && size_t(ends[i]) <= op.output.width;
+        bool ascends = !i || rows[i - 1] < rows[i] ||
+                       (rows[i - 1] == rows[i] && ends[i - 1] <= starts[i]);
+        if (!inside || !ascends)
+            throw std::out_of_range(op.kind + ": range " + std::to_string(i) + ", " +
+                                    std::to_string(starts[i]) + ".." + std::to_string(ends[i]) +
+                                    " of row " + std::to_string(rows[i]) +
+                                    ", is empty, out of order or outside 0.." +
+                                    std::to_string(op.output.width));
+    }
+}
+// -inf in place of everything but NaN: that must reach whoever looks for it.
+void rule_out(float* y, size_t first, size_t last) {
+    for (size_t c = first; c < last; ++c)
+        if (!std::isnan(y[c])) y[c] = -std::numeric_limits<float>::infinity();
+}
+void run_keep_columns(const Op& op, const Frame& frame) {
+    const int32_t* rows = frame.ints(op.inputs[1]);
+    const int32_t* starts = frame.ints(op.inputs[2]);
+    const int32_t* ends = frame.ints(op.inputs[3]);
+    const int32_t* stop = rows + frame.rows(op.inputs[1]);
+    each_row(frame, op.output, [&](size_t r) {
+        float* y = frame.row_out(op.output, r);
+        std::memcpy(y, frame.row(op.inputs[0], r), op.output.width * sizeof(float));
+        const int32_t* found = std::lower_bound(rows, stop, int32_t(r));
+        if (found == stop || *found != int32_t(r)) return;
+        size_t done = 0;
+        for (; found != stop && *found == int32_t(r); ++found) {
+            rule_out(y, done, size_t(starts[found - rows]));
+            done = size_t(ends[found - rows]);
+        }
+        rule_out(y, done, op.output.width);
+    });
+}
+
 // argmax: x -> [rows] i32, the first maximum; -1 when a row has a NaN
 void check_argmax(const Plan& plan, const Op& op) {
     need_same_rows(plan, op, op.inputs[0], op.output);
@@ -230,6 +282,8 @@ const OpKind kAdd{"add", 2, 0, 0, 0, 0, 0, check_pair, nullptr, run_add};
 const OpKind kAddPeriodic{"add_periodic", 1, 0, 0, 1, 0, 0, check_add_periodic, nullptr,
                           run_add_periodic};
 const OpKind kGelu{"gelu", 1, 0, 0, 0, 0, 0, check_gelu, nullptr, run_gelu};
+const OpKind kKeepColumns{"keep_columns", 4, 3, 0, 0, 0, 0, check_keep_columns,
+                          check_run_keep_columns, run_keep_columns};
 const OpKind kArgmax{"argmax", 1, 0, 0, 0, 0, 0, check_argmax, nullptr, run_argmax,
                      Element::i32};
 

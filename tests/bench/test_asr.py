@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,9 +13,10 @@ from click.testing import CliRunner
 
 from stapes.bench import asr as bench_asr
 from stapes.bench.asr import AsrBench, build, median_figures, noise, run_once
-from stapes.bench.synthetic import SYNTHETIC, RandomTensors
-from stapes.cli.bench_options import SYNTHETIC_NAMES
+from stapes.bench.synthetic import SYNTHETIC, SYNTHETIC_DECODERS, RandomTensors
+from stapes.cli.bench_options import SYNTHETIC_DECODER_NAMES, SYNTHETIC_NAMES
 from stapes.cli.root import root
+from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.models.qwen3_asr.config import EncoderSpec, Qwen3AsrConfig
 from stapes.models.qwen3_asr.networks import expected_tensors
 from stapes.options import RuntimeOptions
@@ -48,6 +50,17 @@ def small(monkeypatch):
     )
     monkeypatch.setitem(SYNTHETIC, "qwen3-asr-0.6b", config)
     return config
+
+
+@pytest.fixture
+def small_decoder(monkeypatch):
+    """A decoder without an encoder that takes no time; it is sampled."""
+    full = SYNTHETIC_DECODERS["vevo2-ar"]
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "head_dim": 16, "intermediate_size": 96}
+    heads = {"num_attention_heads": 4, "vocab_size": 4000}
+    spec = replace(full, **sizes, **heads)
+    monkeypatch.setitem(SYNTHETIC_DECODERS, "vevo2-ar", spec)
+    return spec
 
 
 def run(*arguments: str) -> tuple[dict[str, object], str]:
@@ -128,4 +141,10 @@ def test_the_published_sizes():
     }
     assert sizes["qwen3-asr-0.6b"] == pytest.approx(0.78e9, rel=0.02)
     assert sizes["qwen3-asr-1.7b"] == pytest.approx(2.04e9, rel=0.02)
+    decoders = {
+        name: sum(int(np.prod(shape)) for shape in decoder_tensors(spec).values())
+        for name, spec in SYNTHETIC_DECODERS.items()
+    }
+    assert decoders["vevo2-ar"] == pytest.approx(508.93e6, abs=1e4)
     assert tuple(SYNTHETIC) == SYNTHETIC_NAMES
+    assert tuple(SYNTHETIC_DECODERS) == SYNTHETIC_DECODER_NAMES

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bench.test_asr import small  # noqa: F401  (a fixture)
+from bench.test_asr import small, small_decoder  # noqa: F401  (fixtures)
 from stapes.bench import kernels, measure
 from stapes.cli.root import root
 from stapes.errors import RequestError
@@ -92,6 +92,24 @@ def test_decoder_counts_what_it_ran(small):  # noqa: F811
 
 def test_one_sequence_has_no_speedup(small):  # noqa: F811
     assert "speedup_over_one" not in run("decoder", "--positions", "5", "--prefill-rows", "5")
+
+
+def test_a_decoder_that_is_sampled(small_decoder):  # noqa: F811
+    arguments = ("--positions", "20", "--batch", "2", "--prefill-rows", "9", "--weights", "bf16")
+    figures = run("decoder", "--synthetic", "vevo2-ar", *arguments)
+    assert figures["sampled_tokens_per_s"] > 0
+    assert figures["speedup_over_one"] > 0
+    assert (figures["weights"], figures["positions"], figures["batch"]) == ("bf16", 20, 2)
+
+
+def test_a_decoder_that_is_greedy_has_no_figure_for_draws(small):  # noqa: F811
+    assert "sampled_tokens_per_s" not in run("decoder", "--positions", "5", "--prefill-rows", "5")
+
+
+@pytest.mark.parametrize("name", ["asr", "draft", "long"])
+def test_a_decoder_without_an_encoder_is_no_choice_elsewhere(name):
+    result = CliRunner().invoke(root, ["bench", name, "--synthetic", "vevo2-ar"])
+    assert "'vevo2-ar' is not one of" in str(result.exception) + result.output
 
 
 @pytest.mark.parametrize("arguments", [("kernels", "--rows", "1"), ("decoder", "--positions", "3")])

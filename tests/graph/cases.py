@@ -134,6 +134,29 @@ def _picking_cases() -> Iterator[Case]:
         yield _case("take_rows", f"{width}", build, indices={"index": _picked}, **two)
 
 
+def _keep_columns(g: GraphBuilder, width: int) -> View:
+    names = ("rows", "starts", "ends")
+    return g.keep_columns(
+        operand(g, "x", width, True), *(g.index_input(name, "others") for name in names)
+    )
+
+
+def _keep_columns_cases() -> Iterator[Case]:
+    """Of three ranges, two belong to one row, and one to another; all other rows stay whole."""
+    for width in (4, 33, 1000):
+        fixed = {
+            "rows": lambda rows, rng: np.array([rows // 3, rows // 3, rows - 1], np.int32),
+            "starts": lambda rows, rng: np.array([0, 2, 3], np.int32),
+            "ends": partial(_range_ends, width),
+        }
+        more = {"dims": ("rows", "others"), "rows": (2, 7, 200), "indices": fixed}
+        yield _case("keep_columns", f"{width}", partial(_keep_columns, width=width), **more)
+
+
+def _range_ends(width: int, rows: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    return np.array([1, rng.integers(3, width, endpoint=True), width], np.int32)
+
+
 # -- matrices --------------------------------------------------------------------------------------
 
 #: in, out: tails of inputs and outputs, and inputs beyond the slices of 256 and 512.
@@ -360,6 +383,7 @@ def _window_attention_cases() -> Iterator[Case]:
 CASES: tuple[Case, ...] = (
     *_embed_cases(),
     *_picking_cases(),
+    *_keep_columns_cases(),
     *_linear_cases(),
     *_conv2d_cases(),
     *_row_cases(),
@@ -368,7 +392,7 @@ CASES: tuple[Case, ...] = (
     *_window_attention_cases(),
 )
 
-_NOT_BY_ROW = {"set_rows", "take_rows", "cached_attention", "window_attention"}
+_NOT_BY_ROW = {"keep_columns", "set_rows", "take_rows", "cached_attention", "window_attention"}
 
 #: Cases whose rows must not depend on one another at all; a few shapes of each kind suffice.
 ROW_CASES: tuple[Case, ...] = tuple(

@@ -186,6 +186,7 @@ MISFITS: dict[str, Callable[[GraphBuilder], View]] = {
     "embedding ids": lambda g: g.embed(wide(g, 1), matrix(4, 8, "f32")),
     "argmax as a number": lambda g: g.add(wide(g, 1), g.argmax(wide(g))),
     "take_rows": lambda g: g.take_rows(wide(g), wide(g, 1)),
+    "keep_columns": lambda g: g.keep_columns(wide(g), *where(g), wide(g, 1)),
     "set_rows": lambda g: g.set_rows(wide(g), g.input("o", "others", 8), where(g)[0]),
     "conv2d": lambda g: g.conv2d(wide(g, 8).rows_of(2), 2, 3, matrix(4, 18, "f32"), ONES[:4]),
     "conv2d matrix": lambda g: g.conv2d(wide(g).rows_of(2), 2, 2, matrix(4, 8, "f32"), ONES[:4]),

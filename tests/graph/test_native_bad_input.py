@@ -302,3 +302,30 @@ def test_windows_that_are_no_runs_of_rows_are_refused(
     }
     with pytest.raises(IndexError, match="no run of rows"):
         NativeExecutor(g.build(), engine).run(inputs)
+
+
+# -- ranges of columns -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "starts", "ends", "which"),
+    [
+        ([0, 5], [0, 0], [1, 1], "index 5 of row 1"),
+        ([-1, 0], [0, 0], [1, 1], "index -1 of row 0"),
+        ([0, 1], [0, -1], [1, 1], "range 1"),
+        ([0, 1], [0, 3], [1, 3], "range 1"),
+        ([0, 1], [0, 3], [1, 5], "range 1"),
+        ([0, 1], [0, 3], [1, 2**31 - 1], "range 1"),
+        ([1, 0], [0, 0], [1, 1], "range 1"),
+        ([1, 1], [0, 1], [2, 3], "range 1"),
+        ([1, 1], [2, 0], [3, 1], "range 1"),
+    ],
+)
+def test_wrong_ranges_of_columns(rows, starts, ends, which, engine: _native.Engine) -> None:
+    g = GraphBuilder("rows", "ranges")
+    x = g.input("x", "rows", 4)
+    named = {"rows": rows, "starts": starts, "ends": ends}
+    g.output("y", g.keep_columns(x, *(g.index_input(name, "ranges") for name in named)))
+    given = {name: np.array(values, np.int32) for name, values in named.items()}
+    with pytest.raises(IndexError, match=which):
+        NativeExecutor(g.build(), engine).run({"x": np.zeros((5, 4), np.float32), **given})

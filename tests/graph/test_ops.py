@@ -31,6 +31,7 @@ TOLERANCES = {
     "gelu": 2e-6,  # erf at 1e-6
     "add": 0.0,
     "add_periodic": 0.0,
+    "keep_columns": 0.0,
     "argmax": 0.0,
 }
 

@@ -301,3 +301,23 @@ def test_argmax_of_infinities_and_signed_zeros(instructions: str) -> None:
     actual, expected = both(lambda g, x: g.argmax(x), x, instructions)
     np.testing.assert_array_equal(actual, [0, 10, 10, 0, 0, -1, -1])
     np.testing.assert_array_equal(actual, expected)
+
+
+# -- keep_columns ----------------------------------------------------------------------------------
+
+
+@each_set
+def test_columns_outside_all_ranges_are_ruled_out_but_a_nan_stays(instructions: str) -> None:
+    g = GraphBuilder("rows", "ranges")
+    x = g.input("x", "rows", 6)
+    names = ("which", "starts", "ends")
+    g.output("y", g.keep_columns(x, *(g.index_input(name, "ranges") for name in names)))
+    rows = np.arange(18, dtype=np.float32).reshape(3, 6)
+    rows[1, 0], rows[1, 3], rows[1, 5] = np.nan, np.nan, np.inf
+    ranges = {"which": [1, 1, 2], "starts": [1, 4, 0], "ends": [3, 5, 6]}
+    given = {"x": rows, **{name: np.array(values, np.int32) for name, values in ranges.items()}}
+    y = NativeExecutor(g.build(), _native.Engine(2, instructions)).run(given)["y"]
+    inf = np.inf
+    assert np.array_equal(y[0], rows[0])
+    assert np.array_equal(y[1], [np.nan, 7, 8, np.nan, 10, -inf], equal_nan=True)
+    assert np.array_equal(y[2], rows[2])

@@ -13,9 +13,17 @@ from numpy.typing import NDArray
 
 from stapes.bench.clock import OpClock
 from stapes.bench.measure import Sgemm, StreamingRead, open_engine, rounds_in_turn
-from stapes.bench.synthetic import SYNTHETIC, RandomTensors
+from stapes.bench.synthetic import SAMPLING, decoder_spec, synthetic_tensors
 from stapes.bench.work import cache_bytes, prefill_bytes, prefill_flops, step_bytes, step_flops
-from stapes.decoder import Decoder, DecoderWeights, Prompt, Session, load_weights
+from stapes.decoder import (
+    Batch,
+    Decoder,
+    DecoderWeights,
+    GenerateOptions,
+    Prompt,
+    Session,
+    load_weights,
+)
 from stapes.decoder.prompt import CheckedPrompt, check_prompt
 from stapes.graph import NO_TRACE, NativeExecutor, NoTracer
 from stapes.options import RuntimeOptions
@@ -47,7 +55,7 @@ class DecoderBench:
 
     def ids(self, sequences: int, count: int) -> NDArray[np.int64]:
         """Random ids [sequences, count], the same each time."""
-        vocab_size = SYNTHETIC[self.synthetic].decoder.vocab_size
+        vocab_size = decoder_spec(self.synthetic).vocab_size
         return np.random.default_rng(0).integers(0, vocab_size, (sequences, count))
 
 
@@ -61,6 +69,9 @@ class Peer(Protocol):
 
     def prefill(self) -> object:
         """A prefill of `prefill_rows` from nothing."""
+
+    def sampled(self) -> object:
+        """`STEPS` ids drawn for every sequence, from `positions` on."""
 
 
 class _Steps:
@@ -84,6 +95,26 @@ class _Steps:
             session.truncate(start)
 
 
+class _Sampled:
+    """Ids drawn behind the same histories, as a model's users have them drawn."""
+
+    def __init__(self, sessions: list[Session], histories: NDArray[np.int64], name: str) -> None:
+        self._sessions = sessions
+        self._prompts = [Prompt(ids.tolist()) for ids in histories]
+        self._options = GenerateOptions(STEPS, sampling=SAMPLING[name])
+
+    def __call__(self) -> list[tuple[int, ...]]:
+        batch = Batch(self._sessions[0].decoder)
+        joined = [
+            batch.join(session, prompt, self._options)
+            for session, prompt in zip(self._sessions, self._prompts, strict=True)
+        ]
+        batch.run()
+        for session, prompt in zip(self._sessions, self._prompts, strict=True):
+            session.truncate(len(prompt) - 1)
+        return [generation.result().token_ids for generation in joined]
+
+
 class _Runs:
     """The pieces of work, and the op times of every round of steps.
 
@@ -104,15 +135,18 @@ class _Runs:
         first = bench.ids(1, bench.batch)[0]
         self.steps = _Steps(clocked, sessions, first)
         self.one = _Steps(self.decoder, sessions[:1], first[:1])
+        whole = np.concatenate([self._histories(), first[:, None]], axis=1)
+        drawn = bench.synthetic in SAMPLING
+        self.sampled = _Sampled(sessions, whole, bench.synthetic) if drawn else None
         self._prompt = self._checked(bench.ids(1, bench.prefill_rows)[0])
 
     def _weights(self) -> DecoderWeights:
-        config = SYNTHETIC[self.bench.synthetic]
         packer = MatrixPacker(self.engine, self.bench.runtime.decoder_format)
-        return load_weights(RandomTensors(config), config.decoder, packer)
+        name = self.bench.synthetic
+        return load_weights(synthetic_tensors(name), decoder_spec(name), packer)
 
     def _make_decoder(self, weights: DecoderWeights, tracer: NoTracer) -> Decoder:
-        spec = SYNTHETIC[self.bench.synthetic].decoder
+        spec = decoder_spec(self.bench.synthetic)
         make_executor = partial(NativeExecutor, engine=self.engine, tracer=tracer)
         return Decoder(spec, weights, make_executor, self.bench.runtime.kv)
 
@@ -149,29 +183,42 @@ def run(
 ) -> dict[str, object]:
     """The figures: steps and prefill, each timed in turn with the machine's limits and the peer."""
     runs = _Runs(bench, tracer, progress)
-    works: list[Callable[[], object]] = [runs.read, runs.steps, runs.sgemm, runs.prefill]
+    works: dict[str, Callable[[], object]] = {
+        "read": runs.read,
+        "steps": runs.steps,
+        "sgemm": runs.sgemm,
+        "prefill": runs.prefill,
+    }
     peer = make_peer(bench) if make_peer else None
+    if runs.sampled:
+        works["sampled"] = runs.sampled
     if peer:
         progress(f"{peer.name} reads the same positions")
-        works += [peer.steps, peer.prefill]
+        works |= {"their steps": peer.steps, "their prefill": peer.prefill}
+    if peer and runs.sampled:
+        works["their sampled"] = peer.sampled
     if bench.batch > 1:
-        works.append(runs.one)
+        works["one"] = runs.one
     progress(f"{bench.rounds} rounds")
-    columns = rounds_in_turn(works, bench.rounds, runs.take_ops)
-    read_s, step_s, sgemm_s, prefill_s, *others_s = map(statistics.median, columns)
+    columns = rounds_in_turn(list(works.values()), bench.rounds, runs.take_ops)
+    seconds = dict(zip(works, map(statistics.median, columns), strict=True))
     result = {
         "bench": "decoder",
         "synthetic": bench.synthetic,
         "weights": bench.runtime.decoder_format,
         "threads": runs.engine.threads,
         "instruction_set": runs.engine.instruction_set,
-        **_step_figures(runs, runs.read.gb_s(read_s), step_s / STEPS, columns[1]),
-        **_prefill_figures(runs, runs.sgemm.gflops(sgemm_s), prefill_s),
+        **_step_figures(
+            runs, runs.read.gb_s(seconds["read"]), seconds["steps"] / STEPS, columns[1]
+        ),
+        **_prefill_figures(runs, runs.sgemm.gflops(seconds["sgemm"]), seconds["prefill"]),
     }
+    if runs.sampled:
+        result["sampled_tokens_per_s"] = round(bench.batch * STEPS / seconds["sampled"], 2)
     if bench.batch > 1:
-        result["speedup_over_one"] = round(bench.batch * others_s[-1] / step_s, 3)
+        result["speedup_over_one"] = round(bench.batch * seconds["one"] / seconds["steps"], 3)
     if peer:
-        result["versus"] = {peer.name: _versus(bench, others_s, step_s, prefill_s)}
+        result["versus"] = {peer.name: _versus(bench, seconds)}
     return result
 
 
@@ -213,14 +260,18 @@ def _prefill_figures(runs: _Runs, sgemm_gflops: float, prefill_s: float) -> dict
     }
 
 
-def _versus(
-    bench: DecoderBench, others_s: list[float], step_s: float, prefill_s: float
-) -> dict[str, float]:
+def _versus(bench: DecoderBench, seconds: dict[str, float]) -> dict[str, float]:
     """The peer's figures, and how many times as long it took."""
-    theirs, their_prefill = others_s[:2]
-    return {
-        "tokens_per_s": round(bench.batch * STEPS / theirs, 2),
-        "ratio": round(theirs / step_s, 3),
-        "prefill_rows_per_s": round(bench.prefill_rows / their_prefill, 1),
-        "prefill_ratio": round(their_prefill / prefill_s, 3),
+    count = bench.batch * STEPS
+    works = {
+        "steps": ("tokens_per_s", "ratio", count, 2),
+        "prefill": ("prefill_rows_per_s", "prefill_ratio", bench.prefill_rows, 1),
+        "sampled": ("sampled_tokens_per_s", "sampled_ratio", count, 2),
     }
+    result: dict[str, float] = {}
+    for work, (speed, ratio, units, digits) in works.items():
+        if work in seconds:
+            theirs = seconds[f"their {work}"]
+            result[speed] = round(units / theirs, digits)
+            result[ratio] = round(theirs / seconds[work], 3)
+    return result

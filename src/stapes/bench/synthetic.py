@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.decoder import DecoderSpec
+from stapes.decoder import DecoderSpec, SamplingOptions
+from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.models.qwen3_asr.config import LAYOUT_HF, EncoderSpec, Qwen3AsrConfig
 from stapes.models.qwen3_asr.networks import expected_tensors
+from stapes.models.vevo2.options import CodeOptions
 from stapes.weights.matrix import bf16_to_f32, f32_to_bf16
 
 F32 = NDArray[np.float32]
@@ -49,6 +51,40 @@ SYNTHETIC: dict[str, Qwen3AsrConfig] = {
 }
 
 
+#: Decoders without an encoder, of the published sizes.
+SYNTHETIC_DECODERS: dict[str, DecoderSpec] = {
+    "vevo2-ar": DecoderSpec(
+        hidden_size=896,
+        num_hidden_layers=24,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        head_dim=64,
+        intermediate_size=4864,
+        vocab_size=168565,
+        max_position_embeddings=32768,
+        rms_norm_eps=1e-6,
+        rope_theta=1e6,
+        tie_word_embeddings=True,
+        attention_bias=True,
+        qk_norm=False,
+        eos_token_ids=frozenset(),
+    ),
+}
+
+#: How those are sampled that are not greedy.
+SAMPLING: dict[str, SamplingOptions] = {"vevo2-ar": CodeOptions(seed=0).sampling(1.1)}
+
+
+def decoder_spec(name: str) -> DecoderSpec:
+    """The decoder of one of `SYNTHETIC` or `SYNTHETIC_DECODERS`."""
+    return SYNTHETIC[name].decoder if name in SYNTHETIC else SYNTHETIC_DECODERS[name]
+
+
+def synthetic_tensors(name: str) -> RandomTensors:
+    """Random weights of one of `SYNTHETIC` or `SYNTHETIC_DECODERS`."""
+    return RandomTensors(SYNTHETIC.get(name) or SYNTHETIC_DECODERS[name])
+
+
 @dataclass(frozen=True, eq=False)
 class RandomTensor:
     """bf16 words."""
@@ -71,9 +107,12 @@ class RandomTensors:
     biases 0.
     """
 
-    def __init__(self, config: Qwen3AsrConfig, seed: int = 0) -> None:
-        self._shapes = expected_tensors(config)
-        self._embedding = config.decoder.names.token_embedding
+    def __init__(self, config: Qwen3AsrConfig | DecoderSpec, seed: int = 0) -> None:
+        if isinstance(config, DecoderSpec):
+            self._shapes, names = decoder_tensors(config), config.names
+        else:
+            self._shapes, names = expected_tensors(config), config.decoder.names
+        self._embedding = names.token_embedding
         self._pool = np.random.default_rng(seed).standard_normal(_POOL, dtype=np.float32)
 
     def __getitem__(self, name: str) -> RandomTensor:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stapes.bench.asr import AsrBench, prompt_ids
 from stapes.bench.synthetic import SYNTHETIC, RandomTensors
+from stapes.decoder import DecoderSpec
 from stapes.errors import RequestError
 from stapes.models.qwen3_asr.config import Qwen3AsrConfig
 from stapes.models.qwen3_asr.encoder import audio_tokens
@@ -38,9 +39,8 @@ def refresh_frequencies(model: Any) -> None:
             module.inv_freq, module.original_inv_freq = fresh.inv_freq, fresh.inv_freq
 
 
-def text_config(config: Qwen3AsrConfig) -> dict[str, Any]:
-    """The decoder's sizes as transformers' Qwen3 names them."""
-    decoder = config.decoder
+def text_config(decoder: DecoderSpec) -> dict[str, Any]:
+    """A decoder's sizes as transformers' Qwen3 names them; Qwen2's have the same names."""
     return {
         "model_type": "qwen3",
         "hidden_size": decoder.hidden_size,
@@ -116,6 +116,6 @@ class TransformersAsr:
 def _transformers_config(transformers: Any, config: Qwen3AsrConfig) -> Any:
     return transformers.Qwen3ASRConfig(
         audio_config={"model_type": "qwen3_asr_encoder", "n_window": 50, **vars(config.encoder)},
-        text_config=text_config(config),
+        text_config=text_config(config.decoder),
         audio_token_id=config.audio_token_id,
     )

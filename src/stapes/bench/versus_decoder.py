@@ -1,4 +1,4 @@
-"""transformers' Qwen3 of the same sizes and weights, beside `stapes bench decoder`."""
+"""transformers' Qwen3 or Qwen2 of the same sizes and weights, beside `stapes bench decoder`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.bench.decoder import STEPS, DecoderBench
-from stapes.bench.synthetic import SYNTHETIC, RandomTensors
+from stapes.bench.synthetic import SAMPLING, decoder_spec, synthetic_tensors
 from stapes.bench.versus import refresh_frequencies, require_transformers, text_config
 
 
@@ -28,22 +28,26 @@ class TransformersDecoder:
         self._prompt = self._torch.from_numpy(bench.ids(1, bench.prefill_rows))
         self._first = self._torch.from_numpy(bench.ids(1, bench.batch).T.copy())
         self._cache = self._new_cache()
-        history = self._torch.from_numpy(bench.ids(bench.batch, bench.positions))
+        self._history = self._torch.from_numpy(bench.ids(bench.batch, bench.positions))
         for start in range(0, bench.positions, 1024):
-            self._run(history[:, start : start + 1024], self._cache)
+            self._run(self._history[:, start : start + 1024], self._cache)
 
     def _build(self, transformers: Any) -> Any:
-        torch, config = self._torch, SYNTHETIC[self._bench.synthetic]
-        values = text_config(config)
+        torch, spec = self._torch, decoder_spec(self._bench.synthetic)
+        values = text_config(spec)
         values.pop("model_type")
         with torch.device("meta"):
-            model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**values))
+            if spec.qk_norm:
+                model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**values))
+            else:
+                model = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**values))
         model.to_empty(device="cpu")
         model.tie_weights()
-        source = RandomTensors(config)
+        source = synthetic_tensors(self._bench.synthetic)
+        top = spec.names.layer_prefix.removesuffix("layers")
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                ours = name.replace("model.", "model.language_model.", 1)
+                ours = name.replace("model.", top, 1)
                 parameter.copy_(torch.from_numpy(source[ours].to_f32()))
         refresh_frequencies(model)
         return model.eval()
@@ -66,3 +70,25 @@ class TransformersDecoder:
     def prefill(self) -> int:
         """A prefill from nothing: the greedy next id."""
         return int(self._run(self._prompt, self._new_cache()))
+
+    def sampled(self) -> NDArray[np.int64]:
+        """`STEPS` ids drawn behind each sequence's history and one more id."""
+        options = SAMPLING[self._bench.synthetic]
+        given = self._torch.cat([self._history, self._first], dim=1)
+        with self._torch.inference_mode():
+            out = self._model.generate(
+                input_ids=given,
+                attention_mask=self._torch.ones_like(given),
+                max_new_tokens=STEPS,
+                do_sample=True,
+                temperature=options.temperature,
+                top_k=options.top_k,
+                top_p=options.top_p,
+                repetition_penalty=options.repetition_penalty,
+                eos_token_id=None,
+                pad_token_id=0,
+                **{self._cache_argument: self._cache},
+            )
+        self._cache.crop(-STEPS)  # the last id of `given`, and all drawn ones but the last
+        ids: NDArray[np.int64] = out[:, given.shape[1] :].numpy()
+        return ids

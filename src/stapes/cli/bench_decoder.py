@@ -14,7 +14,7 @@ from stapes.cli.bench_options import (
     json_option,
     rounds_option,
     show,
-    synthetic_option,
+    synthetic_decoder_option,
 )
 from stapes.cli.parameters import runtime_options, trace_option
 from stapes.cli.tracing import tracing
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("decoder")
-@synthetic_option
+@synthetic_decoder_option
 @click.option(
     "--positions",
     type=click.IntRange(min=1, max=60000),
@@ -69,7 +69,10 @@ def command(
     as_json: bool,
     **runtime: object,
 ) -> None:
-    """Decode steps and prefill of a full-size decoder, against memory and sgemm."""
+    """Decode steps and prefill of a full-size decoder, against memory and sgemm.
+
+    vevo2-ar is also measured as it is used, with ids that are drawn.
+    """
     from stapes.bench.decoder import DecoderBench, run
     from stapes.graph import NO_TRACE
 

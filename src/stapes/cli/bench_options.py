@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import click
+
+from stapes.cli.parameters import Decorated
 
 #: Kept here, since --help must not import what knows the sizes; a test compares the two.
 SYNTHETIC_NAMES = ("qwen3-asr-0.6b", "qwen3-asr-1.7b")
 
-synthetic_option = click.option(
-    "--synthetic",
-    type=click.Choice(SYNTHETIC_NAMES),
-    default=SYNTHETIC_NAMES[0],
-    show_default=True,
-    help="Size of the model, built with random weights in memory.",
-)
+SYNTHETIC_DECODER_NAMES = ("vevo2-ar",)
+
+
+def _synthetic_option(*names: str) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        "--synthetic",
+        type=click.Choice(names),
+        default=names[0],
+        show_default=True,
+        help="Size of the model, built with random weights in memory.",
+    )
+
+
+synthetic_option = _synthetic_option(*SYNTHETIC_NAMES)
+#: Of what needs no encoder.
+synthetic_decoder_option = _synthetic_option(*SYNTHETIC_NAMES, *SYNTHETIC_DECODER_NAMES)
 rounds_option = click.option(
     "--rounds",
     type=click.IntRange(min=1, max=100),

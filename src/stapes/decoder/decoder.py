@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.decoder.network import Want, build_plan
+from stapes.decoder.network import RANGE_INPUTS, Want, build_plan
 from stapes.decoder.session import Session
 from stapes.decoder.spec import DecoderSpec
 from stapes.decoder.weights import DecoderWeights
@@ -54,6 +54,14 @@ class Decoder:
     def _logits(self) -> Executor:
         return self._make_executor(build_plan(self.spec, self.weights, "logits"))
 
+    @cached_property
+    def _restricted_next(self) -> Executor:
+        return self._make_executor(build_plan(self.spec, self.weights, "next", restricted=True))
+
+    @cached_property
+    def _restricted_logits(self) -> Executor:
+        return self._make_executor(build_plan(self.spec, self.weights, "logits", restricted=True))
+
     def new_session(self) -> Session:
         """A session for one sequence, with an empty cache."""
         return Session(self, self.new_cache())
@@ -75,6 +83,7 @@ class Decoder:
         index: NDArray[np.int32],
         picked: NDArray[np.int32],
         want: Want = "next",
+        ranges: NDArray[np.int32] | None = None,
     ) -> dict[str, Array]:
         """One run of the plan, of n rows; `generate` and `Batch` are what to use instead.
 
@@ -87,6 +96,9 @@ class Decoder:
             index: [m] i32, which rows these are.
             picked: [p] i32, the rows whose results are wanted.
             want: "next", or "logits" for these beside it.
+            ranges: [k, 3] i32, ascending: an index into picked, and a start and an end of ids that
+                this row may be followed by; a row of picked without a range may be by any. Logits
+                of all other ids are -inf.
 
         Returns:
             next: [p] i32, the first maximum, -1 for a NaN; logits: [p, logits_size] f32.
@@ -94,7 +106,6 @@ class Decoder:
         Raises:
             ValueError, IndexError: an array does not fit. The caches are as they were.
         """
-        executor = self._next if want == "next" else self._logits
         inputs: dict[str, Array] = {
             "ids": ids,
             "sequences": sequences,
@@ -103,4 +114,8 @@ class Decoder:
             "index": index,
             "picked": picked,
         }
+        if ranges is None:
+            return (self._next if want == "next" else self._logits).run(inputs, caches)
+        inputs |= {name: ranges[:, i] for i, name in enumerate(RANGE_INPUTS)}
+        executor = self._restricted_next if want == "next" else self._restricted_logits
         return executor.run(inputs, caches)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stapes.decoder.loops import LoopDetector
 from stapes.decoder.network import Want
 from stapes.decoder.options import FinishReason, GenerateOptions, GenerateResult
-from stapes.decoder.prompt import Prompt, check_ids, check_prompt
+from stapes.decoder.prompt import Prompt, check_ids, check_prompt, check_ranges
 from stapes.decoder.rows import Results, Rows
 from stapes.decoder.sampling import Sampler
 from stapes.decoder.session import Session
@@ -60,6 +60,9 @@ class Generation:
         self._loops = LoopDetector() if options.loop_detection else None
         self._kept: int | None = None
         self._logprobs: list[float] = []
+        self._ranges = None
+        if options.allowed_ids is not None:
+            self._ranges = check_ranges(options.allowed_ids, spec.head_size)
         self._offered, self._accepted = len(self._behind), 0
         self._timed_out = False
         self._reused = session.reuse(self._prompt, options.cached_prefix)
@@ -131,7 +134,7 @@ class Generation:
         behind = self._behind[max(start - length, 0) : max(end - length, 0)]
         ids = np.concatenate([part.ids, np.array(behind, np.int32)])
         picked = np.arange(max(length - 1 - start, 0), end - start, dtype=np.int32)
-        return Rows(self.session, ids, part.values, part.index, picked)
+        return Rows(self.session, ids, part.values, part.index, picked, self._ranges)
 
     def take(self, results: Results) -> None:
         """Take the results of a run of `rows`. NumericError for a NaN, naming the step."""

@@ -14,16 +14,24 @@ from stapes.graph import GraphBuilder, Plan, View
 #: What a run returns for each picked row: the greedy next id, or all logits beside it.
 Want = Literal["next", "logits"]
 
+#: Inputs of a restricted plan: which picked row, and from where to where its ids may lie.
+RANGE_INPUTS = ("range_rows", "range_starts", "range_ends")
 
-def build_plan(spec: DecoderSpec, weights: DecoderWeights, want: Want) -> Plan:
+
+def build_plan(
+    spec: DecoderSpec, weights: DecoderWeights, want: Want, restricted: bool = False
+) -> Plan:
     """The plan of a decoder.
 
     Dimensions: `rows` of the run, `injected` embedding rows, `picked` rows whose logits are needed.
     Inputs: ids, sequences, positions [rows]; values [injected, hidden], index [injected] (the row
     each replaces); picked [picked]. Outputs: next [picked] i32 (-1: NaN) and, when
     they are wanted, logits [picked, logits_size].
+
+    A restricted plan has a dimension `ranges` and the inputs range_rows, range_starts, range_ends
+    [ranges]: logits of a picked row outside all of its ranges are -inf.
     """
-    g = GraphBuilder("rows", "injected", "picked")
+    g = GraphBuilder("rows", "injected", "picked", *(["ranges"] if restricted else []))
     ids = g.index_input("ids", "rows")
     sequences, positions = g.index_input("sequences", "rows"), g.index_input("positions", "rows")
     values, index = (
@@ -41,6 +49,8 @@ def build_plan(spec: DecoderSpec, weights: DecoderWeights, want: Want) -> Plan:
         x = g.add(x, g.linear(attended, layer.o))
         x = g.add(x, _mlp(g, spec, layer, x))
     logits = g.linear(g.rms_norm(x, weights.final_norm, spec.rms_norm_eps), weights.head)
+    if restricted:
+        logits = g.keep_columns(logits, *(g.index_input(name, "ranges") for name in RANGE_INPUTS))
     g.output("next", g.argmax(logits))
     if want == "logits":
         g.output("logits", logits)

@@ -31,6 +31,9 @@ class GenerateOptions:
             reason "cancelled" and `timed_out`.
         on_token: called with every new id. What it raises ends the generation and is passed on.
         should_cancel: asked between runs; True ends the answer with reason "cancelled".
+        allowed_ids: [start, end) ranges of the ids that may be generated, sampled or greedy; None
+            allows all. For all other ids the model's logits count as -inf, log-probabilities are
+            those among the allowed ones. Where no EOS is among them, the answer ends by its length.
         cached_prefix: how many first positions of the prompt the caller knows to be in the
             session's cache. A promise that does not hold is a RequestError.
 
@@ -48,6 +51,7 @@ class GenerateOptions:
     on_token: Callable[[int], None] | None = field(default=None, compare=False)
     should_cancel: Callable[[], bool] | None = field(default=None, compare=False)
     cached_prefix: int | None = None
+    allowed_ids: Sequence[tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
         count = self.max_new_tokens

@@ -108,6 +108,33 @@ def check_ids(token_ids: object, vocab_size: int, whose: str) -> NDArray[np.int3
     return ids.astype(np.int32)
 
 
+def check_ranges(ranges: object, logits_size: int) -> NDArray[np.int32]:
+    """[start, end) ranges of ids as an array [k, 2] i32, ascending, neighbours joined.
+
+    Raises RequestError unless there is one, all hold ids of the head, and none overlaps another.
+    """
+    pairs = np.asarray(ranges)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise RequestError(
+            f"allowed_ids must be pairs of whole numbers, at least one, not {pairs.dtype} of shape "
+            f"{pairs.shape}."
+        )
+    pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+    starts, ends = pairs.T
+    bad = np.flatnonzero((starts < 0) | (starts >= ends) | (ends > logits_size))
+    if bad.size:
+        start, end = pairs[bad[0]]
+        raise RequestError(
+            f"The allowed ids {start} to {end} (exclusive) are empty or outside the {logits_size} "
+            "ids that the model can give."
+        )
+    if (starts[1:] < ends[:-1]).any():
+        raise RequestError(f"Of the {len(pairs)} ranges of allowed_ids some overlap.")
+    apart = starts[1:] > ends[:-1]
+    joined = np.stack([starts[np.r_[True, apart]], ends[np.r_[apart, True]]], axis=1)
+    return joined.astype(np.int32)
+
+
 def _checked_injection(
     injection: Injection, length: int, hidden_size: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:

@@ -24,6 +24,7 @@ class Rows:
         ids: [n] i32.
         values: [m, hidden_size] f32, injected in place of the rows index [m] i32, ascending.
         picked: [p] i32, ascending: the rows whose results are wanted.
+        ranges: [k, 2] i32, ascending starts and ends of the ids that may follow; None: any may.
     """
 
     session: Session
@@ -31,6 +32,7 @@ class Rows:
     values: NDArray[np.float32]
     index: NDArray[np.int32]
     picked: NDArray[np.int32]
+    ranges: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,7 @@ def run_rows(parts: Sequence[Rows], want: Want = "next") -> list[Results]:
         _joined([part.index + start for part, start in zip(parts, starts, strict=False)]),
         _joined([part.picked + start for part, start in zip(parts, starts, strict=False)]),
         want,
+        _ranges(parts),
     )
     for part in parts:
         part.session.record.append(part.ids, part.values, part.index)
@@ -71,6 +74,20 @@ def run_rows(parts: Sequence[Rows], want: Want = "next") -> list[Results]:
         return [Results(chosen, None) for chosen in ids]
     logits = np.split(cast("NDArray[np.float32]", outputs["logits"]), ends)
     return [Results(*both) for both in zip(ids, logits, strict=True)]
+
+
+def _ranges(parts: Sequence[Rows]) -> NDArray[np.int32] | None:
+    """The ranges of all picked rows [k, 3], as `Decoder.run` takes them; None when none has any."""
+    if all(part.ranges is None for part in parts):
+        return None
+    found = []
+    row = 0
+    for part in parts:
+        for _ in range(part.picked.size):
+            if part.ranges is not None:
+                found.append(np.insert(part.ranges, 0, row, axis=1))
+            row += 1
+    return np.concatenate([np.zeros((0, 3), np.int32), *found], dtype=np.int32)
 
 
 def _positions(part: Rows) -> NDArray[np.int32]:

@@ -164,6 +164,11 @@ class GraphBuilder:
         """x[r] + table[r mod len(table)]; table is [period, width]."""
         return self._op("add_periodic", [x], self._like(x, x.width), vectors=[np.ravel(table)])
 
+    def keep_columns(self, x: View, rows: View, starts: View, ends: View) -> View:
+        """X with -inf outside the ranges starts[i]..ends[i]-1 of row rows[i] -> like x."""
+        inputs = [x, rows, starts, ends]
+        return self._op("keep_columns", inputs, self._like(x, x.width))
+
     def argmax(self, x: View) -> View:
         """First maximum of every row, -1 for a row with a NaN -> i32 [rows]."""
         output = self._new("argmax", x.buffer.dim, 1, x.per_row, "i32")

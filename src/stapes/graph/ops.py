@@ -96,6 +96,13 @@ _KINDS = (
     OpKind("gelu", ("x",), "x / 2 * (1 + erf(x / sqrt 2))"),
     OpKind("add", ("a", "b"), "a + b"),
     OpKind("add_periodic", ("x",), "x[r] + table[r mod period]", vectors=("table",)),
+    OpKind(
+        "keep_columns",
+        ("x", "rows", "starts", "ends"),
+        "x with -inf at the columns of row rows[i] that lie in none of its ranges "
+        "starts[i]..ends[i]-1, NaN excepted; rows that are not named stay as they are; ranges "
+        "ascend by row, then by column",
+    ),
     OpKind("argmax", ("x",), "i32: index of the row's first maximum, -1 if it holds a NaN"),
 )
 

@@ -17,6 +17,7 @@ from stapes.weights.matrix import QUANTIZED, bf16_to_f32, f32_to_bf16
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
+Indices = NDArray[np.int32]
 
 _BUCKET = 512
 
@@ -304,6 +305,16 @@ def _add(run: _Run, op: Op, a: F32, b: F32) -> F32:
 def _add_periodic(run: _Run, op: Op, x: F32) -> F32:
     table = run.plan.vectors[op.vectors[0]].reshape(-1, x.shape[1])
     return x + table[np.arange(x.shape[0]) % table.shape[0]]
+
+
+def _keep_columns(run: _Run, op: Op, x: F32, rows: Indices, starts: Indices, ends: Indices) -> F32:
+    result = x.copy()
+    for row in set(rows.tolist()):
+        ruled_out = ~np.isnan(x[row])
+        for start, end in zip(starts[rows == row], ends[rows == row], strict=True):
+            ruled_out[start:end] = False
+        result[row, ruled_out] = -np.inf
+    return result
 
 
 def _argmax(run: _Run, op: Op, x: F32) -> NDArray[np.int32]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from stapes.errors import CapacityError, RequestError
 from stapes.graph import NO_TRACE
 from stapes.models.converted import ConvertedSource, recorded_contents
-from stapes.models.registry import find_model, open_source, package_of
+from stapes.models.registry import find_model, open_source, package_of, settled_options
 from stapes.models.source import ModelSource, RecordingSource
 from stapes.options import RuntimeOptions
 from stapes.weights.packed_file import write_packed
@@ -45,8 +45,10 @@ def convert(
     check_destination(source, destination, force)
     started = time.perf_counter()
     recording = RecordingSource(source)
+    package = package_of(source)
+    options = settled_options(package, source, options)
     try:
-        package_of(source).load_source(recording, str(model), options, NO_TRACE, started)
+        package.load_source(recording, str(model), options, NO_TRACE, started)
     except MemoryError:
         raise CapacityError(
             f"{model} does not fit into memory as {options.decoder_format} weights, where it is "

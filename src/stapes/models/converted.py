@@ -65,6 +65,11 @@ class ConvertedSource:
         vocabulary = Vocabulary(arrays, whole_words, where)
         return Tokenizer(TokenizerParts(where, split, vocabulary, control, eos))
 
+    def names_token(self, name: str) -> bool:
+        """See `ModelSource`."""
+        control = self._object(_TOKENIZER).get("control")
+        return isinstance(control, dict) and name in control.values()
+
     def weight_files(self) -> tuple[Path, ...]:
         """See `ModelSource`."""
         return (self.path,)

@@ -13,7 +13,7 @@ from stapes.decoder import DecoderSpec
 from stapes.decoder.weights import Shapes
 from stapes.errors import ModelError
 from stapes.models.converted import ConvertedSource
-from stapes.models.registry import open_source, package_of
+from stapes.models.registry import open_source, package_of, settled_options
 from stapes.options import RuntimeOptions
 from stapes.weights import matrix_format, packed_size
 
@@ -43,12 +43,14 @@ class Description:
         parts: the networks, "decoder" among them.
         spec: of the decoder.
         tokens_per_minute: positions that a minute of audio takes; None of text models.
+        license: what the weights may be used for, where that is restricted.
     """
 
     architecture: str
     parts: Mapping[str, Part]
     spec: DecoderSpec
     tokens_per_minute: int | None
+    license: str | None = None
 
 
 def describe(path: Path, options: RuntimeOptions) -> dict[str, Any]:
@@ -59,7 +61,9 @@ def describe(path: Path, options: RuntimeOptions) -> dict[str, Any]:
         RequestError: a converted file is asked for in other formats.
     """
     source = open_source(path)
-    description: Description = package_of(source).describe(source)
+    package = package_of(source)
+    options = settled_options(package, source, options)
+    description: Description = package.describe(source)
     formats: Mapping[str, str] = {
         "encoder": options.encoder_format,
         "decoder": options.decoder_format,
@@ -73,6 +77,7 @@ def describe(path: Path, options: RuntimeOptions) -> dict[str, Any]:
     return {
         "model": str(path),
         "architecture": description.architecture,
+        **({"license": description.license} if description.license else {}),
         "converted": isinstance(source, ConvertedSource),
         **{name: _part(part, formats[name]) for name, part in description.parts.items()},
         "parameters": sum(_parameters(part) for part in description.parts.values()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from stapes.models.source import ModelSource
 
 BUNDLED = Path(__file__).parent / "bundled"
+_VOICE_TOKEN = "<|content_style_start|>"  # which Vevo2 adds to the tokenizer of its text model
 
 #: model_type of speech models -> the package that loads them (see `package_of`).
 SPEECH = {
@@ -29,17 +31,20 @@ SPEECH = {
 }
 #: The same of text models.
 TEXT = {"qwen2": "stapes.models.qwen_text", "qwen3": "stapes.models.qwen_text"}
+#: The same of models that write the codes of speech and singing.
+VOICE = {"vevo2": "stapes.models.vevo2.load"}  # its config.json says qwen2, its tokenizer more
 
 #: The same of forced aligners.
 ALIGNERS = {"qwen3_forced_aligner": "stapes.models.qwen3_asr.aligner"}
 
 #: All of them.
-ALL = SPEECH | TEXT | ALIGNERS
+ALL = SPEECH | TEXT | VOICE | ALIGNERS
 
 _OTHER_COMMANDS = {
     **dict.fromkeys(SPEECH, ", a speech model, which `stapes transcribe` runs"),
     **dict.fromkeys(TEXT, ", a text model, which `stapes generate` runs"),
     **dict.fromkeys(ALIGNERS, ", a forced aligner, which `stapes align` runs"),
+    **dict.fromkeys(VOICE, ", a voice model, which `stapes speak` runs"),
 }
 
 
@@ -61,7 +66,7 @@ def load(
 ) -> SpeechModel:
     """See `stapes.load`."""
     options = RuntimeOptions(weights, kv, threads, encoder_weights)
-    return cast("SpeechModel", _load(model, options, tracer, SPEECH))
+    return cast("SpeechModel", load_any(model, options, SPEECH, tracer))
 
 
 def load_text(
@@ -74,7 +79,7 @@ def load_text(
 ) -> TextModel:
     """See `stapes.load_text`."""
     options = RuntimeOptions(weights, kv, threads)
-    return cast("TextModel", _load(model, options, tracer, TEXT))
+    return cast("TextModel", load_any(model, options, TEXT, tracer))
 
 
 def load_aligner(
@@ -88,20 +93,25 @@ def load_aligner(
 ) -> ForcedAligner:
     """See `stapes.load_aligner`."""
     options = RuntimeOptions(weights, kv, threads, encoder_weights)
-    return cast("ForcedAligner", _load(model, options, tracer, ALIGNERS))
+    return cast("ForcedAligner", load_any(model, options, ALIGNERS, tracer))
 
 
-def _load(
+def load_any(
     model: str | Path,
     options: RuntimeOptions,
-    tracer: NoTracer | None,
     packages: Mapping[str, str],
+    tracer: NoTracer | None = None,
 ) -> Any:
+    """Load a model of one of the kinds in `packages`, which is `SPEECH`, `TEXT`, `VOICE` or `ALIGNERS`.
+
+    Raises ModelError, RequestError and CapacityError, as `stapes.load` does.
+    """
     from stapes.graph import NO_TRACE
 
     started = time.perf_counter()
     source = open_source(find_model(model))
     package = import_module(packages[model_type(source, tuple(packages))])
+    options = settled_options(package, source, options)
     try:
         return package.load_source(source, str(model), options, tracer or NO_TRACE, started)
     except MemoryError:
@@ -112,13 +122,16 @@ def _load(
 
 
 def model_type(source: ModelSource, supported: tuple[str, ...]) -> str:
-    """What config.json says the model is; ConfigError unless it is one of the supported types."""
+    """What the files say the model is; ConfigError unless it is one of the supported types."""
     config = source.files / "config.json"
     found = model_type_in(read_json_object(config))
+    said = f"{config} says model_type {found!r}"
+    if found == "qwen2" and source.names_token(_VOICE_TOKEN):
+        found, said = "vevo2", f"{source.path} is 'vevo2'"
     if found not in supported:
         known = " or ".join(map(repr, supported))
         kind = _OTHER_COMMANDS.get(found, "") if isinstance(found, str) else ""
-        raise ConfigError(f"{config} says model_type {found!r}{kind}; supported is {known}.")
+        raise ConfigError(f"{said}{kind}; supported is {known}.")
     return str(found)
 
 
@@ -134,9 +147,20 @@ def model_type_in(values: Mapping[str, Any]) -> object:
 def package_of(source: ModelSource) -> Any:
     """The package of a model, of whatever kind.
 
-    It has `load_source(source, name, options, tracer, started)` and `describe(source)`.
+    It has `load_source(source, name, options, tracer, started)`, `describe(source)`, and
+    DEFAULT_WEIGHTS where these are not q8.
     """
     return import_module(ALL[model_type(source, tuple(ALL))])
+
+
+def settled_options(package: Any, source: ModelSource, options: RuntimeOptions) -> RuntimeOptions:
+    """The options with the format that a package prefers for a checkpoint, if none is asked for."""
+    from stapes.models.converted import ConvertedSource
+
+    preferred = getattr(package, "DEFAULT_WEIGHTS", None)
+    if options.weights is not None or preferred is None or isinstance(source, ConvertedSource):
+        return options
+    return replace(options, weights=preferred)
 
 
 def open_source(path: Path) -> ModelSource:
@@ -148,7 +172,7 @@ def open_source(path: Path) -> ModelSource:
     from stapes.models.source import FolderSource
 
     if path.is_dir():
-        return FolderSource(path)
+        return FolderSource(_checkpoint_folder(path))
     start = _first_bytes(path, 9)
     if start.startswith(b"GGUF"):
         from stapes.models.qwen_text.gguf import GgufSource  # brings the gguf package
@@ -164,6 +188,15 @@ def open_source(path: Path) -> ModelSource:
             "with config.json and weights."
         )
     return converted
+
+
+def _checkpoint_folder(path: Path) -> Path:
+    """The folder itself, or that of the decoder in a published folder of several networks."""
+    if (path / "config.json").exists():
+        return path
+    from stapes.models.vevo2.layout import ar_folder
+
+    return ar_folder(path) or path
 
 
 def find_model(model: str | Path) -> Path:

@@ -51,6 +51,10 @@ class ModelSource(Protocol):
         """The tokenizer; ConfigError when it cannot be used."""
         ...
 
+    def names_token(self, name: str) -> bool:
+        """Whether the tokenizer has an added token of this name, without making the tokenizer."""
+        ...
+
     def weight_files(self) -> tuple[Path, ...]:
         """The files that hold the weights."""
         ...
@@ -81,6 +85,18 @@ def checkpoint_readers(source: TensorSource, engine: Engine, options: RuntimeOpt
     return Readers(engine, encoder, decoder)
 
 
+#: Files that name added tokens, the short ones first.
+_NAMING_FILES = ("added_tokens.json", "tokenizer_config.json", "tokenizer.json")
+
+
+def _text(file: Path) -> str:
+    """The text of a file; one that cannot be read is left to those who need it."""
+    try:
+        return file.read_text("utf-8")
+    except (OSError, ValueError):
+        return ""
+
+
 class FolderSource:
     """A checkpoint's folder, as Hugging Face lays it out."""
 
@@ -91,6 +107,11 @@ class FolderSource:
     def tokenizer(self) -> Tokenizer:
         """See `ModelSource`."""
         return load_tokenizer(self.path)
+
+    def names_token(self, name: str) -> bool:
+        """See `ModelSource`; the files are searched as text."""
+        files = [self.path / file for file in _NAMING_FILES]
+        return any(f'"{name}"' in _text(file) for file in files if file.exists())
 
     def weight_files(self) -> tuple[Path, ...]:
         """See `ModelSource`."""
@@ -124,6 +145,10 @@ class RecordingSource:
         """See `ModelSource`."""
         self.read_tokenizer = self._inner.tokenizer()
         return self.read_tokenizer
+
+    def names_token(self, name: str) -> bool:
+        """See `ModelSource`."""
+        return self._inner.names_token(name)
 
     def weight_files(self) -> tuple[Path, ...]:
         """See `ModelSource`."""

@@ -18,7 +18,8 @@ from stapes.decoder.weights import Shapes
 from stapes.errors import ConfigError
 from stapes.graph import Engine
 from stapes.models.config_reader import ConfigReader
-from stapes.models.qwen_text.config import KINDS, MAX_LAYERS, head_dim, to_config
+from stapes.models.decoder_config import MAX_LAYERS, head_dim
+from stapes.models.qwen_text.config import KINDS, to_config
 from stapes.models.qwen_text.shown import shown_config
 from stapes.models.source import Readers, checkpoint_readers
 from stapes.options import RuntimeOptions
@@ -98,6 +99,10 @@ class GgufSource:
     def tokenizer(self) -> Tokenizer:
         """See `ModelSource`."""
         return self._tokenizer
+
+    def names_token(self, name: str) -> bool:
+        """See `ModelSource`."""
+        return self._tokenizer.has_control(name)
 
     def weight_files(self) -> tuple[Path, ...]:
         """See `ModelSource`."""
