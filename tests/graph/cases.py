@@ -235,10 +235,9 @@ def _rms_norm(g: GraphBuilder, width: int, groups: int, part: bool) -> View:
 
 
 def _adaptive_rms_norm(g: GraphBuilder, width: int, part: bool) -> View:
+    x = operand(g, "x", width, part)
     scales = g.input("scales", "others", width + 2).columns(2, width)
-    return g.adaptive_rms_norm(
-        operand(g, "x", width, part), scales, g.index_input("i", "rows"), 1e-6
-    )
+    return g.adaptive_rms_norm(x, scales, g.index_input("i", "rows"), 1e-6)
 
 
 def _layer_norm(g: GraphBuilder, width: int, part: bool) -> View:

@@ -324,5 +324,5 @@ def test_scales_that_are_not_there_are_refused(index: int, engine: _native.Engin
         "scales": np.ones((2, 4), np.float32),
         "index": np.array([0, 1, index], np.int32),
     }
-    with pytest.raises(IndexError, match="outside 0..1"):
+    with pytest.raises(IndexError, match=r"outside 0\.\.1"):
         NativeExecutor(g.build(), engine).run(inputs)

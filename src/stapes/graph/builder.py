@@ -108,7 +108,7 @@ class GraphBuilder:
         starts: View,
         ends: View,
     ) -> View:
-        """Convolve each channel of rows starts[r]..ends[r]-1 by weight [odd taps, width] -> like x."""
+        """Each channel of rows starts[r]..ends[r]-1 by a weight [odd taps, width] -> like x."""
         inputs, vectors = [x, starts, ends], [np.ravel(weight), bias]
         return self._op("depthwise_conv", inputs, self._like(x, x.width), vectors=vectors)
 
