@@ -1,0 +1,1 @@
+"""Vevo2: speech and singing from text and reference voices (weights: RMSnow/Vevo2)."""
