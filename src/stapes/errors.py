@@ -8,7 +8,8 @@
     │   ├── CheckpointError   tensors missing, unexpected or mis-shaped
     │   ├── ConfigError       a configuration or tokenizer file is wrong
     │   └── NumericError      the model computed NaN or infinity
-    └── CapacityError     it does not fit: shorten the input or free memory
+    ├── CapacityError     it does not fit: shorten the input or free memory
+    └── CancelledError    the caller asked to stop, and half of the result would be none
 
 Every message is one sentence with the numbers in it. The command line translates the tree into
 exit codes once, at its edge.
@@ -51,3 +52,7 @@ class NumericError(ModelError):
 
 class CapacityError(StapesError):
     """The work does not fit into the memory or the positions that are there."""
+
+
+class CancelledError(StapesError):
+    """The caller asked to stop work whose unfinished result is of no use."""

@@ -57,6 +57,7 @@ def test_version(run):
     ("error", "code"),
     [
         (errors.RequestError("x."), 2),
+        (errors.CancelledError("x."), 130),
         (errors.AudioError("x."), 3),
         (errors.ModelError("x."), 4),
         (errors.TensorFileError("x."), 4),
@@ -79,7 +80,7 @@ def test_the_whole_tree_is_translated():
         return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
 
     codes = {exit_code(kind("x.")) for kind in leaves(errors.StapesError)[1:]}
-    assert codes == {2, 3, 4, 5}
+    assert codes == {2, 3, 4, 5, 130}
 
 
 def test_ctrl_c(run, model):

@@ -91,10 +91,16 @@ def _hann() -> NDArray[np.float64]:
 
 
 @cache
-def mel_filters(n_mels: int) -> NDArray[np.float64]:
-    """Triangles on Slaney's mel scale from 0 to 8000 Hz, each of unit area: f64 [201, n_mels]."""
-    edges = _mel_to_hz(np.linspace(0.0, _hz_to_mel(SAMPLE_RATE / 2), n_mels + 2))
-    bins = np.linspace(0.0, SAMPLE_RATE / 2, N_FFT // 2 + 1)[:, np.newaxis]
+def mel_filters(
+    n_mels: int, n_fft: int = N_FFT, sample_rate: int = SAMPLE_RATE
+) -> NDArray[np.float64]:
+    """Triangles on Slaney's mel scale from 0 Hz to half the rate, each of unit area.
+
+    Returns:
+        f64 [n_fft // 2 + 1, n_mels].
+    """
+    edges = _mel_to_hz(np.linspace(0.0, _hz_to_mel(sample_rate / 2), n_mels + 2))
+    bins = np.linspace(0.0, sample_rate / 2, n_fft // 2 + 1)[:, np.newaxis]
     rising = (bins - edges[:-2]) / np.diff(edges)[:-1]
     falling = (edges[2:] - bins) / np.diff(edges)[1:]
     filters = np.maximum(0.0, np.minimum(rising, falling)) * (2.0 / (edges[2:] - edges[:-2]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stapes.errors import AudioError, CapacityError, ModelError, RequestError
+from stapes.errors import AudioError, CancelledError, CapacityError, ModelError, RequestError
 
 DONE = 0
 USAGE = 2
@@ -17,6 +17,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ModelError, MODEL),
     (CapacityError, CAPACITY),
     (MemoryError, CAPACITY),
+    (CancelledError, INTERRUPTED),
 )
 
 
