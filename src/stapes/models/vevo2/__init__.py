@@ -1,0 +1,1 @@
+"""Vevo2: text and reference voices to speech and singing (open-mmlab/Amphion, weights RMSnow/Vevo2)."""
