@@ -133,9 +133,7 @@ def file_stream(source: AudioSource, target_rate: int = SAMPLE_RATE) -> Iterator
             stream.close()
 
 
-def array_stream(
-    array: ArrayLike, sample_rate: int, target_rate: int = SAMPLE_RATE
-) -> AudioStream:
+def array_stream(array: ArrayLike, sample_rate: int, target_rate: int = SAMPLE_RATE) -> AudioStream:
     """Samples that the caller holds, as a stream; see `audio_from_array`."""
     blocks, seconds = array_blocks(array, sample_rate)
     report = Report(decoded=Decoded(expected_s=seconds))

@@ -9,7 +9,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class TorchFile:
     """The tensors of a file by name, and `root`, the object that was saved.
 
     In `root` tensors stand as `TorchTensor`. `in`, `[name]` and iteration are as of a mapping; the
-    names of nested dictionaries' tensors are joined by dots.
+    names of nested dictionaries' tensors are joined by dots. A `with` block closes the file.
 
     Raises:
         TensorFileError: missing, damaged, not of this format, or holding other objects than
@@ -80,9 +80,14 @@ class TorchFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._entries, self._prefix, pickled = _read_archive(self.path)
+        self._archive = _open_archive(self.path)
         self._tensors: dict[str, TorchTensor] = {}
-        self.root = self._named(read_torch_pickle(pickled, str(self.path)), ())
+        try:
+            self._entries, self._prefix, pickled = _checked_entries(self.path, self._archive)
+            self.root = self._named(read_torch_pickle(pickled, str(self.path)), ())
+        except BaseException:
+            self.close()
+            raise
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -113,11 +118,17 @@ class TorchFile:
                 f"Tensor {name!r} of {self.path} does not lie in its entry {entry}, which has"
                 f" {self._entries.get(entry, 0)} bytes and should have {needed}."
             )
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                return archive.read(entry)
-        except (OSError, zipfile.BadZipFile) as error:
-            raise TensorFileError(f"{self.path} cannot be read: {error}.") from error
+        return _entry(self.path, self._archive, entry)
+
+    def close(self) -> None:
+        """Gives the file back; may be called twice."""
+        self._archive.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _named(self, value: Any, keys: tuple[str, ...]) -> Any:
         """The object with its tensors named and noted."""
@@ -131,34 +142,41 @@ class TorchFile:
         return value
 
 
-def _read_archive(path: Path) -> tuple[dict[str, int], str, bytes]:
-    """Sizes of all entries, the name of the archive's folder with its slash, and the pickle."""
+def _open_archive(path: Path) -> zipfile.ZipFile:
     try:
         with path.open("rb") as file:
-            if file.read(4) != _ZIP_MAGIC:
-                raise TensorFileError(
-                    f"{path} is not a zip archive, as torch.save has written since PyTorch 1.6."
-                )
-        with zipfile.ZipFile(path) as archive:
-            return _checked_entries(path, archive)
+            magic = file.read(len(_ZIP_MAGIC))
+        if magic != _ZIP_MAGIC:
+            raise TensorFileError(
+                f"{path} is not a zip archive, as torch.save has written since PyTorch 1.6."
+            )
+        return zipfile.ZipFile(path)
     except OSError as error:
         raise TensorFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, NotImplementedError) as error:
         raise TensorFileError(f"{path} is a damaged zip archive: {error}.") from error
 
 
+def _entry(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    try:
+        return archive.read(name)
+    except (OSError, zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
+        raise TensorFileError(f"{path} is damaged at its entry {name}: {error}.") from error
+
+
 def _checked_entries(path: Path, archive: zipfile.ZipFile) -> tuple[dict[str, int], str, bytes]:
+    """Sizes of all entries, the name of the archive's folder with its slash, and the pickle."""
     entries = {info.filename: info.file_size for info in archive.infolist()}
     packed = [i.filename for i in archive.infolist() if i.compress_type != zipfile.ZIP_STORED]
     if packed:
         raise TensorFileError(f"{path} holds {packed[0]} compressed, which torch.save never does.")
     pickles = [name for name in entries if name.rpartition("/")[2] == _PICKLE]
-    if len(pickles) != 1 or pickles[0].count("/") > 1:
+    if len(pickles) != 1:
         raise TensorFileError(f"{path} holds {len(pickles)} pickles named {_PICKLE}, not one.")
     prefix = pickles[0].removesuffix(_PICKLE)
     if entries[pickles[0]] > _MOST_PICKLE_BYTES:
         raise TensorFileError(f"{path} describes its tensors in {entries[pickles[0]]} bytes.")
     order = prefix + "byteorder"
-    if order in entries and archive.read(order).strip() != b"little":
+    if order in entries and _entry(path, archive, order).strip() != b"little":
         raise TensorFileError(f"{path} was written with another byte order than little-endian.")
-    return entries, prefix, archive.read(pickles[0])
+    return entries, prefix, _entry(path, archive, pickles[0])

@@ -32,10 +32,46 @@ _STORAGES = {
 }
 
 _OPCODES = frozenset(
-    "PROTO STOP MARK POP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG1 BINFLOAT "
-    "SHORT_BINSTRING BINUNICODE SHORT_BINUNICODE EMPTY_LIST APPEND APPENDS EMPTY_TUPLE TUPLE "
-    "TUPLE1 TUPLE2 TUPLE3 EMPTY_DICT SETITEM SETITEMS GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID "
-    "BINGET LONG_BINGET BINPUT LONG_BINPUT MEMOIZE FRAME".split()
+    [
+        "PROTO",
+        "STOP",
+        "MARK",
+        "POP",
+        "NONE",
+        "NEWTRUE",
+        "NEWFALSE",
+        "INT",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG1",
+        "BINFLOAT",
+        "SHORT_BINSTRING",
+        "BINUNICODE",
+        "SHORT_BINUNICODE",
+        "EMPTY_LIST",
+        "APPEND",
+        "APPENDS",
+        "EMPTY_TUPLE",
+        "TUPLE",
+        "TUPLE1",
+        "TUPLE2",
+        "TUPLE3",
+        "EMPTY_DICT",
+        "SETITEM",
+        "SETITEMS",
+        "GLOBAL",
+        "STACK_GLOBAL",
+        "REDUCE",
+        "BUILD",
+        "BINPERSID",
+        "BINGET",
+        "LONG_BINGET",
+        "BINPUT",
+        "LONG_BINPUT",
+        "MEMOIZE",
+        "FRAME",
+    ]
 )
 
 
