@@ -12,7 +12,7 @@ namespace stapes {
 
 enum class Format : int { f32 = 0, bf16 = 1, q8 = 2, q4 = 3 };
 enum class KvType : int { f32 = 0, f16 = 1, bf16 = 2 };
-enum class Activation : int { none = 0, gelu = 1 };
+enum class Activation : int { none = 0, gelu = 1, silu = 2 };
 
 constexpr int kTile = 16;        // outputs interleaved in one tile of packed weights
 constexpr int kBlock = 32;       // inputs that share one scale in q8
@@ -122,6 +122,9 @@ struct Kernels {
     void (*silu_gate)(const float* gate, const float* up, size_t n, float* y);
     void (*gelu)(const float* x, size_t n, float* y);
     void (*add)(const float* a, const float* b, size_t n, float* y);
+    // bias[n] + the sum over taps t of weights[t][n] * rows[t][n]; a tap whose row is null is left out.
+    void (*depthwise)(const float* const* rows, size_t taps, const float* weights, size_t n,
+                      const float* bias, float* y);
     // First index of the maximum; -1 when any value is NaN.
     int32_t (*argmax)(const float* x, size_t n);
 

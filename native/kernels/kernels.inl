@@ -10,9 +10,9 @@ namespace stapes::STAPES_ISA {
 #include "pack.inl"
 
 constexpr Kernels table(const char* name) {
-    return {name,       linear_tiles, quantize_row, unpack_row, pack_tile, widen,
-            rms_norm,   layer_norm,   rope,         silu_gate,  gelu,      add,
-            argmax,     store_key,    store_value,  attend,     attend_block,
+    return {name,      linear_tiles, quantize_row, unpack_row,   pack_tile,   widen,
+            rms_norm,  layer_norm,   rope,         silu_gate,    gelu,        add,
+            depthwise, argmax,       store_key,    store_value,  attend,      attend_block,
             attend_join, stream_sum};
 }
 

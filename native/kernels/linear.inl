@@ -17,7 +17,8 @@ constexpr size_t kPrefetchBytes = 2048;
 constexpr float kTinyPeak = 1e-34f;  // up to here a block is zeros: 4095 / peak would overflow
 
 STAPES_INLINE VF activate(VF x, Activation activation) {
-    return activation == Activation::gelu ? vf_gelu(x) : x;
+    if (activation == Activation::gelu) return vf_gelu(x);
+    return activation == Activation::silu ? vf_silu(x) : x;
 }
 
 // Sixteen finished sums of one row -> bias, activation, y. The last tile may hold fewer outputs.

@@ -9,6 +9,13 @@ STAPES_INLINE VF vf_gelu(VF x) {
     return vf_fma(half, vf_erf(vf_mul(x, vf_set1(0.70710678f))), half);
 }
 
+// x / (1 + e^-x)
+STAPES_INLINE VF vf_silu(VF x) {
+    VF one = vf_set1(1.0f), sigmoid = vf_div(one, vf_add(one, vf_exp(vf_sub(vf_zero(), x))));
+    sigmoid = vf_select_lt(x, vf_set1(-88.0f), vf_zero(), sigmoid);  // vf_exp ends there
+    return vf_mul(x, sigmoid);
+}
+
 STAPES_INLINE VF load_tail(const float* p, size_t n) {
     float padded[kLanes] = {0};
     memcpy(padded, p, n * sizeof(float));
@@ -107,11 +114,7 @@ static void rope(const float* x, const float* cos_sin, size_t head_dim, float* y
 }
 
 static void silu_gate(const float* gate, const float* up, size_t n, float* y) {
-    map2(gate, up, n, y, [](VF g, VF u) {
-        VF one = vf_set1(1.0f), sigmoid = vf_div(one, vf_add(one, vf_exp(vf_sub(vf_zero(), g))));
-        sigmoid = vf_select_lt(g, vf_set1(-88.0f), vf_zero(), sigmoid);  // vf_exp ends there
-        return vf_mul(vf_mul(g, sigmoid), u);
-    });
+    map2(gate, up, n, y, [](VF g, VF u) { return vf_mul(vf_silu(g), u); });
 }
 
 static void gelu(const float* x, size_t n, float* y) {
@@ -120,6 +123,29 @@ static void gelu(const float* x, size_t n, float* y) {
 
 static void add(const float* a, const float* b, size_t n, float* y) {
     map2(a, b, n, y, [](VF p, VF q) { return vf_add(p, q); });
+}
+
+// kLanes channels, of which `count` are there, from channel i on.
+STAPES_INLINE VF depthwise_lanes(const float* const* rows, size_t taps, const float* weights,
+                                 size_t n, VF sum, size_t i, size_t count) {
+    for (size_t t = 0; t < taps; ++t) {
+        if (!rows[t]) continue;
+        const float *x = rows[t] + i, *w = weights + t * n + i;
+        const bool whole = count == kLanes;
+        sum = vf_fma(whole ? vf_load(w) : load_tail(w, count),
+                     whole ? vf_load(x) : load_tail(x, count), sum);
+    }
+    return sum;
+}
+
+static void depthwise(const float* const* rows, size_t taps, const float* weights, size_t n,
+                      const float* bias, float* y) {
+    size_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+        vf_store(y + i, depthwise_lanes(rows, taps, weights, n, vf_load(bias + i), i, kLanes));
+    if (i == n) return;
+    VF sum = depthwise_lanes(rows, taps, weights, n, load_tail(bias + i, n - i), i, n - i);
+    store_tail(y + i, sum, n - i);
 }
 
 static int32_t argmax(const float* x, size_t n) {

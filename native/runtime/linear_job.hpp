@@ -46,9 +46,20 @@ inline LinearJob job_for(const Matrix& w, const Op& op, const Frame& frame, size
     return job;
 }
 
+// The same job for rows [row, row + rows) alone.
+inline LinearJob rows_of(LinearJob job, size_t row, size_t rows) {
+    job.rows = rows;
+    if (job.x) job.x += row * job.x_stride;
+    job.y += row * job.y_stride;
+    if (!is_quantized(job.format)) return job;
+    job.xq.bytes += row * job.xq.stride, job.xq.words += row * job.xq.stride;
+    job.xq.sums += row * job.xq.block_stride, job.xq.scales += row * job.xq.block_stride;
+    return job;
+}
+
 inline void check_epilogue(const Plan& plan, const Op& op, size_t activation) {
     need(op, plan.matrix(op, 0).out == op.output.width, "the matrix does not give this width");
-    need(op, op.ints[activation] >= 0 && op.ints[activation] <= 1, "no such activation");
+    need(op, op.ints[activation] >= 0 && op.ints[activation] <= 2, "no such activation");
     if (!op.vectors.empty()) need_vector(plan, op, 0, op.output.width);
 }
 

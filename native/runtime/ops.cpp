@@ -5,9 +5,10 @@ namespace stapes {
 
 const OpKind* find_op(const std::string& name) {
     static const OpKind* const kinds[] = {
-        &kEmbed,    &kSetRows, &kTakeRows,    &kRmsNorm, &kLayerNorm, &kRopeAngles,
-        &kRope,     &kSiluGate, &kAdd,        &kAddPeriodic, &kGelu,  &kArgmax,
-        &kLinear,   &kConv2d,  &kCachedAttention, &kWindowAttention};
+        &kEmbed,      &kSetRows, &kTakeRows, &kRmsNorm,     &kAdaptiveRmsNorm, &kLayerNorm,
+        &kRopeAngles, &kRope,    &kSiluGate, &kAdd,         &kAddPeriodic,     &kGelu,
+        &kArgmax,     &kLinear,  &kConv2d,   &kDepthwiseConv, &kCachedAttention,
+        &kWindowAttention};
     for (const OpKind* kind : kinds)
         if (name == kind->name) return kind;
     return nullptr;

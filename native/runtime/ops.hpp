@@ -11,8 +11,9 @@
 
 namespace stapes {
 
-extern const OpKind kEmbed, kSetRows, kTakeRows, kRmsNorm, kLayerNorm, kRopeAngles, kRope, kSiluGate,
-    kAdd, kAddPeriodic, kGelu, kArgmax, kLinear, kConv2d, kCachedAttention, kWindowAttention;
+extern const OpKind kEmbed, kSetRows, kTakeRows, kRmsNorm, kAdaptiveRmsNorm, kLayerNorm, kRopeAngles,
+    kRope, kSiluGate, kAdd, kAddPeriodic, kGelu, kArgmax, kLinear, kConv2d, kDepthwiseConv,
+    kCachedAttention, kWindowAttention;
 
 inline void need(const Op& op, bool condition, const char* otherwise) {
     if (!condition) throw std::invalid_argument(op.kind + ": " + otherwise);
@@ -37,5 +38,9 @@ inline void need_vector(const Plan& plan, const Op& op, size_t index, size_t siz
     need(op, index < op.vectors.size() && plan.vector(op, index).size == size,
          "a vector is missing or of the wrong length");
 }
+
+// Before a run, of two i32 operands from `first` on: starts[r] and ends[r] are the same for all rows of
+// a window, and windows are consecutive runs of rows. out_of_range otherwise.
+void check_windows(const Op& op, const Frame& frame, size_t first);
 
 }  // namespace stapes

@@ -254,18 +254,7 @@ void check_window_attention(const Plan& plan, const Op& op) {
     need_ints(plan, op, 4);
 }
 
-void check_run_window_attention(const Op& op, const Frame& frame) {
-    const int32_t* start = frame.ints(op.inputs[3]);
-    const int32_t* end = frame.ints(op.inputs[4]);
-    const size_t n = frame.rows(op.output);
-    for (size_t r = 0; r < n; ++r) {
-        bool inside = start[r] >= 0 && size_t(start[r]) <= r && end[r] > 0 && r < size_t(end[r]) &&
-                      size_t(end[r]) <= n;
-        bool opens = size_t(start[r]) == r && (!r || size_t(end[r - 1]) == r);
-        bool goes_on = r && start[r] == start[r - 1] && end[r] == end[r - 1];
-        if (!inside || !(opens || goes_on)) refuse_row(op, r, "its window is no run of rows around it");
-    }
-}
+void check_run_window_attention(const Op& op, const Frame& frame) { check_windows(op, frame, 3); }
 
 struct Window {
     size_t row, rows;
@@ -340,6 +329,19 @@ void run_window_attention(const Op& op, const Frame& frame) {
 }
 
 }  // namespace
+
+void check_windows(const Op& op, const Frame& frame, size_t first) {
+    const int32_t* start = frame.ints(op.inputs[first]);
+    const int32_t* end = frame.ints(op.inputs[first + 1]);
+    const size_t n = frame.rows(op.output);
+    for (size_t r = 0; r < n; ++r) {
+        bool inside = start[r] >= 0 && size_t(start[r]) <= r && end[r] > 0 && r < size_t(end[r]) &&
+                      size_t(end[r]) <= n;
+        bool opens = size_t(start[r]) == r && (!r || size_t(end[r - 1]) == r);
+        bool goes_on = r && start[r] == start[r - 1] && end[r] == end[r - 1];
+        if (!inside || !(opens || goes_on)) refuse_row(op, r, "its window is no run of rows around it");
+    }
+}
 
 const OpKind kCachedAttention{"cached_attention", 5, 2, 0, 0, 4, 0, check_cached_attention,
                               check_run_cached_attention, run_cached_attention};

@@ -1,4 +1,4 @@
-// conv2d: unfolding, and a matrix in packed tiles.
+// conv2d: unfolding, and a matrix in packed tiles. depthwise_conv: each channel on its own.
 #include <cstring>
 #include <optional>
 
@@ -116,8 +116,48 @@ void run_conv2d(const Op& op, const Frame& frame) {
     });
 }
 
+// depthwise_conv: x [rows, width], starts i32, ends i32; weight [taps * width], bias [width]. Rows are
+// times; what lies outside of a row's window starts[r] .. ends[r] - 1 counts as zeros.
+constexpr size_t kMostTaps = 64;
+constexpr size_t kConvGrain = 16;  // rows handed to a thread: neighbours read the same rows
+
+void check_depthwise_conv(const Plan& plan, const Op& op) {
+    for (const View& view : op.inputs) need_same_rows(plan, op, view, op.output);
+    need_widths(op, {op.inputs[0].width}, op.output.width);
+    need_ints(plan, op, 1);
+    need_ints(plan, op, 2);
+    need(op, op.vectors.size() == 2, "a vector is missing or of the wrong length");
+    const size_t taps = plan.vector(op, 0).size / op.output.width;
+    need(op, taps % 2 == 1 && taps <= kMostTaps, "the number of taps is not odd, or above 63");
+    need_vector(plan, op, 0, taps * op.output.width);
+    need_vector(plan, op, 1, op.output.width);
+}
+
+void check_run_depthwise_conv(const Op& op, const Frame& frame) { check_windows(op, frame, 1); }
+
+void run_depthwise_conv(const Op& op, const Frame& frame) {
+    const Vector &weight = frame.plan.vector(op, 0), &bias = frame.plan.vector(op, 1);
+    const int32_t *start = frame.ints(op.inputs[1]), *end = frame.ints(op.inputs[2]);
+    const size_t width = op.output.width, taps = weight.size / width;
+    frame.engine.pool().parallel(frame.rows(op.output), kConvGrain, [&](size_t first, size_t last,
+                                                                        int) {
+        const float* rows[kMostTaps];
+        for (size_t r = first; r < last; ++r) {
+            for (size_t t = 0; t < taps; ++t) {
+                const size_t at = r + t, half = taps / 2;  // `half` rows too far
+                const bool inside = at >= half + size_t(start[r]) && at < half + size_t(end[r]);
+                rows[t] = inside ? frame.row(op.inputs[0], at - half) : nullptr;
+            }
+            frame.engine.kernels().depthwise(rows, taps, weight.data, width, bias.data,
+                                             frame.row_out(op.output, r));
+        }
+    });
+}
+
 }  // namespace
 
+const OpKind kDepthwiseConv{"depthwise_conv", 3, 2, 0, 2, 0, 0, check_depthwise_conv,
+                            check_run_depthwise_conv, run_depthwise_conv};
 const OpKind kConv2d{"conv2d", 1, 0, 1, 1, 3, 0, check_conv2d, nullptr, run_conv2d};
 
 }  // namespace stapes

@@ -97,6 +97,25 @@ void run_rms_norm(const Op& op, const Frame& frame) {
     });
 }
 
+// adaptive_rms_norm: x [a, width], scales [b, width], index [a] i32: row r by scales[index[r]]
+void check_adaptive_rms_norm(const Plan& plan, const Op& op) {
+    need_ints(plan, op, 2);
+    need_same_rows(plan, op, op.inputs[0], op.output);
+    need_same_rows(plan, op, op.inputs[2], op.output);
+    need_widths(op, {op.inputs[0].width, op.inputs[1].width}, op.output.width);
+}
+void check_run_adaptive_rms_norm(const Op& op, const Frame& frame) {
+    check_index_run(op, frame, op.inputs[2], frame.rows(op.inputs[1]));
+}
+void run_adaptive_rms_norm(const Op& op, const Frame& frame) {
+    const int32_t* index = frame.ints(op.inputs[2]);
+    each_row(frame, op.output, [&](size_t r) {
+        frame.engine.kernels().rms_norm(frame.row(op.inputs[0], r), op.output.width,
+                                        frame.row(op.inputs[1], size_t(index[r])),
+                                        float(op.floats[0]), frame.row_out(op.output, r));
+    });
+}
+
 // layer_norm: x, weight [width], bias [width]
 void check_layer_norm(const Plan& plan, const Op& op) {
     need_same_rows(plan, op, op.inputs[0], op.output);
@@ -222,6 +241,8 @@ const OpKind kSetRows{"set_rows", 3, 1, 0, 0, 0, 0, check_set_rows, check_run_se
 const OpKind kTakeRows{"take_rows", 2, 1, 0, 0, 0, 0, check_take_rows, check_run_take_rows,
                        run_take_rows};
 const OpKind kRmsNorm{"rms_norm", 1, 0, 0, 1, 1, 1, check_rms_norm, nullptr, run_rms_norm};
+const OpKind kAdaptiveRmsNorm{"adaptive_rms_norm", 3, 1, 0, 0, 0, 1, check_adaptive_rms_norm,
+                              check_run_adaptive_rms_norm, run_adaptive_rms_norm};
 const OpKind kLayerNorm{"layer_norm", 1, 0, 0, 2, 0, 1, check_layer_norm, nullptr, run_layer_norm};
 const OpKind kRopeAngles{"rope_angles", 1, 1, 0, 1, 0, 0, check_rope_angles, nullptr, run_rope_angles};
 const OpKind kRope{"rope", 2, 0, 0, 0, 0, 0, check_rope, nullptr, run_rope};

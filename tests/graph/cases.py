@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.graph import Executor, GraphBuilder, KvCacheLike, Plan, View
+from stapes.graph.builder import Activation
 from stapes.weights import PackedMatrix, pack_reference
 
 Array = NDArray[np.float32] | NDArray[np.int32]
@@ -150,12 +151,23 @@ LINEAR_SHAPES = (
 )
 
 
+#: More rows than pass through all tiles together, a whole number of times and not.
+LONG_ROWS = (384, 385, 900)
+
+
 def _linear(
-    g: GraphBuilder, in_: int, out: int, format: str, epilogue: bool, part: bool, rows_of: bool
+    g: GraphBuilder,
+    in_: int,
+    out: int,
+    format: str,
+    epilogue: bool,
+    part: bool,
+    rows_of: bool,
+    activation: Activation = "gelu",
 ) -> View:
     x = g.input("x", "rows", 3 * in_).rows_of(in_) if rows_of else operand(g, "x", in_, part)
     bias = normal(out, seed=5) if epilogue else None
-    return g.linear(x, matrix(out, in_, format), bias, "gelu" if epilogue else "none")
+    return g.linear(x, matrix(out, in_, format), bias, activation if epilogue else "none")
 
 
 def _linear_cases() -> Iterator[Case]:
@@ -165,10 +177,12 @@ def _linear_cases() -> Iterator[Case]:
                 plain = partial(_linear, in_=in_, out=out, format=format, epilogue=epilogue)
                 build = partial(plain, part=i % 2 == epilogue, rows_of=False)
                 yield _case("linear", f"{format}-{in_}x{out}{'-gelu' * epilogue}", build)
-        build = partial(
-            _linear, in_=20, out=17, format=format, epilogue=True, part=False, rows_of=True
-        )
-        yield _case("linear", f"{format}-rows_of", build)
+        tailed = partial(_linear, in_=20, out=17, format=format, epilogue=True)
+        yield _case("linear", f"{format}-rows_of", partial(tailed, part=False, rows_of=True))
+        silu = partial(tailed, rows_of=False, activation="silu")
+        yield _case("linear", f"{format}-silu", partial(silu, part=False))
+        build = partial(silu, part=True)
+        yield _case("linear", f"{format}-long", build, rows=LONG_ROWS)
 
 
 CONV_SHAPES = (
@@ -198,12 +212,32 @@ def _conv2d_cases() -> Iterator[Case]:
             yield _case("conv2d", label, build, rows=(0, 1, 2, 5, 33))
 
 
+def _depthwise_conv(g: GraphBuilder, taps: int, width: int, part: bool) -> View:
+    x = operand(g, "x", width, part)
+    where = [g.index_input("starts", "rows"), g.index_input("ends", "rows")]
+    return g.depthwise_conv(x, normal(taps, width), normal(width, seed=2), *where)
+
+
+def _depthwise_conv_cases() -> Iterator[Case]:
+    for taps in (1, 3, 7, 63):
+        for width in (1, 8, 17, 40, 100):
+            build = partial(_depthwise_conv, taps=taps, width=width, part=width % 8 == 0)
+            indices = {"starts": _starts, "ends": _ends}
+            yield _case("depthwise_conv", f"{taps}x{width}", build, indices=indices)
+
+
 # -- one row at a time -----------------------------------------------------------------------------
 
 
 def _rms_norm(g: GraphBuilder, width: int, groups: int, part: bool) -> View:
     x = operand(g, "x", width * groups, part)
     return g.rms_norm(x, normal(width, seed=2), 1e-6, groups=groups)
+
+
+def _adaptive_rms_norm(g: GraphBuilder, width: int, part: bool) -> View:
+    x = operand(g, "x", width, part)
+    scales = g.input("scales", "others", width + 2).columns(2, width)
+    return g.adaptive_rms_norm(x, scales, g.index_input("i", "rows"), 1e-6)
 
 
 def _layer_norm(g: GraphBuilder, width: int, part: bool) -> View:
@@ -240,6 +274,9 @@ def _row_cases() -> Iterator[Case]:
         for groups in (1, 3):
             build = partial(_rms_norm, width=width, groups=groups, part=width % 2 == 0)
             yield _case("rms_norm", f"{width}x{groups}", build)
+        build = partial(_adaptive_rms_norm, width=width, part=width % 2 == 0)
+        more = {"dims": ("rows", "others"), "indices": {"i": below(OTHER_ROWS)}}
+        yield _case("adaptive_rms_norm", f"{width}", build, **more)
         for builder in (_layer_norm, _silu_gate, _gelu, _add, _add_periodic, _argmax):
             for part in (False, True):
                 label = f"{width}{'-columns' * part}"
@@ -362,13 +399,17 @@ CASES: tuple[Case, ...] = (
     *_picking_cases(),
     *_linear_cases(),
     *_conv2d_cases(),
+    *_depthwise_conv_cases(),
     *_row_cases(),
     *_rope_cases(),
     *_cached_attention_cases(),
     *_window_attention_cases(),
 )
 
-_NOT_BY_ROW = {"set_rows", "take_rows", "cached_attention", "window_attention"}
+_NOT_BY_ROW = {
+    *("set_rows", "take_rows"),
+    *("cached_attention", "window_attention", "depthwise_conv"),
+}
 
 #: Cases whose rows must not depend on one another at all; a few shapes of each kind suffice.
 ROW_CASES: tuple[Case, ...] = tuple(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.cases import ROW_CASES, Case, run_case
+from graph.cases import CASES, ROW_CASES, Case, normal, run_case
 from graph.decoder import HIDDEN, VOCAB, Decoder, decoder, tokens
 from stapes import _native
 from stapes.graph import KvCacheLike, NativeExecutor
@@ -49,8 +49,9 @@ def test_rows_alone_are_rows_together(case: Case, instructions: str) -> None:
 def cut(
     executor: NativeExecutor, inputs: dict[str, np.ndarray], start: int, stop: int
 ) -> dict[str, np.ndarray]:
-    rows = {name: view.per_row for name, view in executor.plan.inputs.items()}
-    return {name: x[start * rows[name] : stop * rows[name]] for name, x in inputs.items()}
+    views = executor.plan.inputs
+    rows = {n: view.per_row for n, view in views.items() if view.buffer.dim == "rows"}
+    return inputs | {n: inputs[n][start * k : stop * k] for n, k in rows.items()}
 
 
 @each_set
@@ -62,6 +63,46 @@ def test_any_number_of_threads_gives_the_same_bits(case: Case, instructions: str
         for threads in (1, 2, 3, 7)
     ]
     assert all(same_bits(results[0], other) for other in results[1:])
+
+
+@each_set
+@pytest.mark.parametrize("format", FORMATS)
+def test_very_many_rows_are_their_blocks(format: str, instructions: str) -> None:
+    """Beyond 384 rows a linear layer takes its rows in parts, all tiles for each."""
+    case = next(case for case in CASES if str(case) == f"linear-{format}-long")
+    inputs = case.inputs(900, np.random.default_rng(0))
+    executor = NativeExecutor(case.plan(), _native.Engine(3, instructions))
+    whole = run_case(executor, inputs)
+    for block in (1, 100, 383, 385):
+        parts = [
+            run_case(executor, cut(executor, inputs, start, min(start + block, 900)))
+            for start in range(0, 900 if block > 1 else 60, block)
+        ]
+        together = np.concatenate(parts)
+        assert same_bits(together, whole[: len(together)]), block
+
+
+@each_set
+@pytest.mark.parametrize("taps", [3, 7, 63])
+def test_a_convolution_by_blocks_with_margins_is_the_whole(taps: int, instructions: str) -> None:
+    """Inside a window a row depends on the rows that the taps reach, and on no other."""
+    case = next(case for case in CASES if str(case) == f"depthwise_conv-{taps}x17")
+    x, n, margin = normal(300, 17), 300, taps // 2
+    executors = [NativeExecutor(case.plan(), _native.Engine(t, instructions)) for t in (1, 2, 3)]
+
+    def convolve(executor: NativeExecutor, first: int, last: int) -> np.ndarray:
+        rows = np.zeros(last - first, np.int32)
+        inputs = {"x": x[first:last], "starts": rows, "ends": rows + len(rows)}
+        return run_case(executor, inputs)
+
+    whole = convolve(executors[0], 0, n)
+    assert all(same_bits(whole, convolve(executor, 0, n)) for executor in executors[1:])
+    for block in (1, 10, 130):
+        for start in range(0, n, block):
+            stop = min(start + block, n)
+            first, last = max(start - margin, 0), min(stop + margin, n)
+            part = convolve(executors[1], first, last)[start - first : stop - first]
+            assert same_bits(part, whole[start:stop]), (block, start)
 
 
 # -- the decoder -----------------------------------------------------------------------------------

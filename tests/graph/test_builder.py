@@ -189,6 +189,10 @@ MISFITS: dict[str, Callable[[GraphBuilder], View]] = {
     "set_rows": lambda g: g.set_rows(wide(g), g.input("o", "others", 8), where(g)[0]),
     "conv2d": lambda g: g.conv2d(wide(g, 8).rows_of(2), 2, 3, matrix(4, 18, "f32"), ONES[:4]),
     "conv2d matrix": lambda g: g.conv2d(wide(g).rows_of(2), 2, 2, matrix(4, 8, "f32"), ONES[:4]),
+    "depthwise_conv taps": lambda g: g.depthwise_conv(wide(g), np.ones(16, "f4"), ONES, *where(g)),
+    "depthwise_conv width": lambda g: g.depthwise_conv(wide(g), np.ones(20, "f4"), ONES, *where(g)),
+    "depthwise_conv bias": lambda g: g.depthwise_conv(wide(g), ONES, ONES[:7], *where(g)),
+    "scales": lambda g: g.adaptive_rms_norm(wide(g), g.input("o", "others", 7), where(g)[0], 1e-6),
     "heads": lambda g: g.cached_attention(
         *wide(g, 24).split(8, 8, 8), *where(g), layer=0, heads=3, kv_heads=2, head_dim=4
     ),

@@ -89,6 +89,11 @@ BAD_OPS: dict[str, Any] = {
     "a missing vector": ("rms_norm", [view(0)], view(2), [], [3], [1], [1e-6]),
     "no vector at all": ("rms_norm", [view(0)], view(2), [], [], [1], [1e-6]),
     "zero groups": ("rms_norm", [view(0)], view(2), [], [0], [0], [1e-6]),
+    "an unknown activation": ("linear", [view(0)], view(2), [0], [], [3], []),
+    "a convolution without weights": (
+        *("depthwise_conv", [view(0), view(1, 1), view(1, 1)], view(2)),
+        *([], [], [], []),
+    ),
     "negative groups": ("rms_norm", [view(0)], view(2), [], [0], [-1], [1e-6]),
     "an f32 index": ("take_rows", [view(0), view(0, 8)], view(2), [], [], [], []),
     "an i32 operand": ("gelu", [view(1, 1)], (2, 1, 8, 0, 1), [], [], [], []),
@@ -288,17 +293,36 @@ def test_one_cache_for_two_sequences_is_refused(engine: _native.Engine) -> None:
         ([0, 0, 2], [2, 2, 2**31 - 1]),
     ],
 )
+@pytest.mark.parametrize("kind", ["window_attention", "depthwise_conv"])
 def test_windows_that_are_no_runs_of_rows_are_refused(
-    starts: list[int], ends: list[int], engine: _native.Engine
+    starts: list[int], ends: list[int], kind: str, engine: _native.Engine
 ) -> None:
     g = GraphBuilder("rows")
-    qkv = g.input("qkv", "rows", 12).split(4, 4, 4)
+    q, k, v = g.input("qkv", "rows", 12).split(4, 4, 4)
     where = [g.index_input("starts", "rows"), g.index_input("ends", "rows")]
-    g.output("y", g.window_attention(*qkv, *where, heads=2, head_dim=2))
+    if kind == "window_attention":
+        g.output("y", g.window_attention(q, k, v, *where, heads=2, head_dim=2))
+    else:
+        ones = np.ones(4, np.float32)
+        g.output("y", g.depthwise_conv(q, ones, ones, *where))
     inputs = {
         "qkv": np.zeros((3, 12), np.float32),
         "starts": np.array(starts, np.int32),
         "ends": np.array(ends, np.int32),
     }
     with pytest.raises(IndexError, match="no run of rows"):
+        NativeExecutor(g.build(), engine).run(inputs)
+
+
+@pytest.mark.parametrize("index", [-1, 2, 2**31 - 1])
+def test_scales_that_are_not_there_are_refused(index: int, engine: _native.Engine) -> None:
+    g = GraphBuilder("rows", "steps")
+    x, scales = g.input("x", "rows", 4), g.input("scales", "steps", 4)
+    g.output("y", g.adaptive_rms_norm(x, scales, g.index_input("index", "rows"), 1e-6))
+    inputs = {
+        "x": np.ones((3, 4), np.float32),
+        "scales": np.ones((2, 4), np.float32),
+        "index": np.array([0, 1, index], np.int32),
+    }
+    with pytest.raises(IndexError, match=r"outside 0\.\.1"):
         NativeExecutor(g.build(), engine).run(inputs)

@@ -21,7 +21,9 @@ TOLERANCES = {
     "take_rows": 0.0,
     "linear": 3e-6,  # sums of up to 700 rounded products; GELU's erf adds 1e-6
     "conv2d": 3e-6,
+    "depthwise_conv": 3e-6,  # up to 63 rounded products
     "rms_norm": 1e-6,  # one sum in f32 and two products
+    "adaptive_rms_norm": 1e-6,
     "layer_norm": 4e-6,  # the mean is subtracted: its error is amplified
     "rope_angles": 1e-7,  # f64 sines, rounded once: their last bit is the libraries'
     "rope": 0.0,  # three rounded operations, the same in NumPy

@@ -135,6 +135,30 @@ def test_every_value_of_the_functions(instructions: str) -> None:
 
 
 @each_set
+@pytest.mark.parametrize("rows", [1, 40])
+def test_silu_of_large_values_behind_a_matrix(rows: int, instructions: str) -> None:
+    x = LARGE.astype(np.float32).repeat(rows).reshape(-1, 1)
+    one = pack_reference(np.ones((1, 1), np.float32), "f32")
+    actual, expected = both(lambda g, x: g.linear(x, one, activation="silu"), x, instructions)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
+
+
+@each_set
+@each_bad
+def test_a_bad_value_shows_wherever_a_tap_reaches_it(bad: float, instructions: str) -> None:
+    case = next(c for c in CASES if str(c) == "depthwise_conv-7x17")
+    rows, spoilt, channel = 33, 15, 16
+    inputs = case.inputs(rows, np.random.default_rng(0))
+    inputs["x"][spoilt, channel] = bad
+    finite = np.isfinite(run_once(case, inputs, instructions))
+    near = np.abs(np.arange(rows) - spoilt) <= 3
+    seeing = near & (inputs["starts"] == inputs["starts"][spoilt])
+    assert 1 < seeing.sum() < 7
+    np.testing.assert_array_equal(finite[:, channel], ~seeing)
+    assert finite[:, :channel].all()
+
+
+@each_set
 def test_norms_of_rows_of_zeros_and_constants(instructions: str) -> None:
     x = np.zeros((3, 33), np.float32)
     x[1] = 5

@@ -12,8 +12,8 @@ from stapes.graph.plan import Buffer, Element, Op, Plan, View
 from stapes.weights import PackedMatrix
 
 _T = TypeVar("_T")
-Activation = Literal["none", "gelu"]
-_ACTIVATIONS: dict[Activation, int] = {"none": 0, "gelu": 1}
+Activation = Literal["none", "gelu", "silu"]
+_ACTIVATIONS: dict[Activation, int] = {"none": 0, "gelu": 1, "silu": 2}
 
 
 class GraphBuilder:
@@ -100,11 +100,28 @@ class GraphBuilder:
             ints=[_ACTIVATIONS[activation], height, width],
         )
 
+    def depthwise_conv(
+        self,
+        x: View,
+        weight: NDArray[np.float32],
+        bias: NDArray[np.float32],
+        starts: View,
+        ends: View,
+    ) -> View:
+        """Each channel of rows starts[r]..ends[r]-1 by a weight [odd taps, width] -> like x."""
+        inputs, vectors = [x, starts, ends], [np.ravel(weight), bias]
+        return self._op("depthwise_conv", inputs, self._like(x, x.width), vectors=vectors)
+
     def rms_norm(self, x: View, weight: NDArray[np.float32], eps: float, groups: int = 1) -> View:
         """RMSNorm of each of `groups` equal slices of every row -> like x."""
         return self._op(
             "rms_norm", [x], self._like(x, x.width), vectors=[weight], ints=[groups], floats=[eps]
         )
+
+    def adaptive_rms_norm(self, x: View, scales: View, index: View, eps: float) -> View:
+        """RMSNorm of every row, by row index[r] of `scales` [any dim, x's width] -> like x."""
+        inputs = [x, scales, index]
+        return self._op("adaptive_rms_norm", inputs, self._like(x, x.width), floats=[eps])
 
     def layer_norm(
         self, x: View, weight: NDArray[np.float32], bias: NDArray[np.float32], eps: float

@@ -39,7 +39,7 @@ _KINDS = (
     OpKind(
         "linear",
         ("x",),
-        "activation(x @ matrix.T + bias); activation 0 none, 1 GELU (erf)",
+        "activation(x @ matrix.T + bias); activation 0 none, 1 GELU (erf), 2 SiLU",
         matrices=("matrix",),
         vectors=("bias",),
         ints=("activation",),
@@ -54,11 +54,24 @@ _KINDS = (
         ints=("activation", "height", "width"),
     ),
     OpKind(
+        "depthwise_conv",
+        ("x", "starts", "ends"),
+        "bias + sum over taps t of weight[t] * x[r + t - taps // 2], each channel on its own; rows "
+        "outside starts[r]..ends[r]-1 count as zeros; weight is [odd taps * width]",
+        vectors=("weight", "bias"),
+    ),
+    OpKind(
         "rms_norm",
         ("x",),
         "x / sqrt(mean(x^2) + eps) * weight, on each of `groups` equal slices of the row",
         vectors=("weight",),
         ints=("groups",),
+        floats=("eps",),
+    ),
+    OpKind(
+        "adaptive_rms_norm",
+        ("x", "scales", "index"),
+        "x / sqrt(mean(x^2) + eps) * scales[index[r]]; scales may be of another dim",
         floats=("eps",),
     ),
     OpKind(

@@ -172,7 +172,9 @@ def _matmul(x: F32, matrix: PackedMatrix) -> F64:
 def _epilogue(run: _Run, op: Op, result: F64) -> F64:
     for vector in op.vectors:
         result = result + run.plan.vectors[vector]
-    return _gelu_values(result) if op.ints[0] == 1 else result
+    if op.ints[0] == 1:
+        return _gelu_values(result)
+    return _silu_values(result) if op.ints[0] == 2 else result
 
 
 def _linear(run: _Run, op: Op, x: F32) -> F64:
@@ -189,10 +191,29 @@ def _conv2d(run: _Run, op: Op, x: F32) -> F64:
     return _epilogue(run, op, _matmul(patches, run.plan.matrices[op.matrices[0]]))
 
 
+def _depthwise_conv(
+    run: _Run, op: Op, x: F32, starts: NDArray[np.int32], ends: NDArray[np.int32]
+) -> F64:
+    weight, bias = (run.plan.vectors[i].astype(np.float64) for i in op.vectors)
+    taps = weight.reshape(-1, x.shape[1])
+    result = np.zeros(x.shape, np.float64) + bias
+    for r in range(x.shape[0]):
+        for tap, row in enumerate(range(r - len(taps) // 2, r + len(taps) // 2 + 1)):
+            if starts[r] <= row < ends[r]:
+                result[r] += taps[tap] * x[row]
+    return result
+
+
 def _rms_norm(run: _Run, op: Op, x: F32) -> F64:
     slices = x.astype(np.float64).reshape(x.shape[0], op.ints[0], x.shape[1] // op.ints[0])
     scale = 1 / np.sqrt((slices**2).mean(axis=2, keepdims=True) + op.floats[0])
     return cast("F64", (slices * scale * run.plan.vectors[op.vectors[0]]).reshape(x.shape))
+
+
+def _adaptive_rms_norm(run: _Run, op: Op, x: F32, scales: F32, index: NDArray[np.int32]) -> F64:
+    wide = x.astype(np.float64)
+    root = np.sqrt((wide**2).mean(axis=1, keepdims=True) + op.floats[0])
+    return cast("F64", wide / root * scales[index])
 
 
 def _layer_norm(run: _Run, op: Op, x: F32) -> F64:
@@ -278,8 +299,11 @@ def _window_attention(
 
 
 def _silu_gate(run: _Run, op: Op, gate: F32, up: F32) -> F64:
-    wide = gate.astype(np.float64)
-    return cast("F64", wide / (1 + np.exp(-wide)) * up)
+    return _silu_values(gate.astype(np.float64)) * up
+
+
+def _silu_values(x: F64) -> F64:
+    return cast("F64", x / (1 + np.exp(-x)))
 
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
