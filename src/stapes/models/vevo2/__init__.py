@@ -1,1 +1,1 @@
-"""Vevo2: text and reference voices to speech and singing (open-mmlab/Amphion, weights RMSnow/Vevo2)."""
+"""Vevo2: speech and singing from text and reference voices (weights: RMSnow/Vevo2)."""

@@ -35,10 +35,11 @@ def chromagram(samples: F32, frames: int) -> F32:
         RequestError: librosa is not installed.
     """
     librosa = voice_library("librosa", "The chromagram")
-    # librosa warns of less than one window; zeros beyond the end are what it adds in any case.
+    # librosa warns of less than one window; zeros beyond the end are what it adds in any case, and
+    # the frames that they bring are cut off again.
     padded = np.pad(samples, (0, max(0, N_FFT - samples.size)))
     spectrum = librosa.stft(padded, n_fft=N_FFT, hop_length=HOP, win_length=N_FFT)
-    power = np.abs(spectrum) ** 2
+    power = np.abs(spectrum[:, : 1 + samples.size // HOP]) ** 2
     chroma: F32 = librosa.feature.chroma_stft(
         S=power, sr=SAMPLE_RATE, n_fft=N_FFT, n_chroma=N_CHROMA, tuning=_tuning(librosa, power)
     ).T
@@ -49,8 +50,8 @@ def chromagram(samples: F32, frames: int) -> F32:
 def stretched(chroma: F32, ratio: float) -> F32:
     """Chroma of another duration, by linear interpolation over time.
 
-    The centres of the new rows are spread evenly over the old ones (torch's ``interpolate`` with
-    ``align_corners=False``).
+    The centres of the new rows are spread evenly over the old ones, in f32 (torch's ``interpolate``
+    with ``align_corners=False``).
 
     Args:
         chroma: f32 [n, 24].
@@ -67,12 +68,14 @@ def stretched(chroma: F32, ratio: float) -> F32:
         raise RequestError(f"{chroma.shape[0]} frames cannot be stretched by the ratio {ratio!r}.")
     if count == chroma.shape[0]:
         return chroma
-    centres = (np.arange(count) + 0.5) * (chroma.shape[0] / count) - 0.5
+    half, scale = np.float32(0.5), np.float32(chroma.shape[0]) / np.float32(count)
+    centres = (np.arange(count, dtype=np.float32) + half) * scale - half
     centres = np.clip(centres, 0, chroma.shape[0] - 1)
     left = centres.astype(np.intp)
     right = np.minimum(left + 1, chroma.shape[0] - 1)
-    weight = (centres - left)[:, np.newaxis]
-    return (chroma[left] * (1 - weight) + chroma[right] * weight).astype(np.float32)
+    weight = (centres - left.astype(np.float32))[:, np.newaxis]
+    result: F32 = chroma[left] * (1 - weight) + chroma[right] * weight
+    return result.astype(np.float32, copy=False)
 
 
 def _tuning(librosa: Any, power: F32) -> float:

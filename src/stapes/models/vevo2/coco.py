@@ -131,14 +131,11 @@ class CocoEncoder:
         inputs: dict[str, Array] = {"chroma": chroma}
         if whisper is not None:
             inputs["whisper"] = whisper
-        return np.concatenate(
-            [
-                _f32(
-                    self._input.run({k: v[i : i + _INPUT_ROWS] for k, v in inputs.items()})["rows"]
-                )
-                for i in range(0, chroma.shape[0], _INPUT_ROWS)
-            ]
-        )
+        parts = [
+            {name: rows[i : i + _INPUT_ROWS] for name, rows in inputs.items()}
+            for i in range(0, chroma.shape[0], _INPUT_ROWS)
+        ]
+        return np.concatenate([_f32(self._input.run(part)["rows"]) for part in parts])
 
 
 def _f32(array: Array) -> F32:

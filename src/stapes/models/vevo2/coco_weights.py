@@ -70,7 +70,7 @@ class _Shaped(Protocol):
 
 
 def spec_from_tensors(store: _Shaped, where: str) -> CocoSpec:
-    """Sizes of the tokenizer in a store; CheckpointError when a tensor that tells them is not there.
+    """Sizes of the tokenizer in a store; CheckpointError when a tensor that tells them is missing.
 
     Whether the other tensors fit is for `check_tensors` to say.
     """
@@ -232,4 +232,5 @@ def _unit_rows(words: NDArray[Any]) -> F32:
     """Rows [n, ...] divided by their lengths: f32 [n, values]."""
     rows = widen(words).reshape(words.shape[0], -1).astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return (rows / np.maximum(lengths, _LEAST_NORM)).astype(np.float32)
+    unit: F32 = (rows / np.maximum(lengths, _LEAST_NORM)).astype(np.float32)
+    return unit

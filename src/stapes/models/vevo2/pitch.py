@@ -73,7 +73,8 @@ def pitch_steps(
     """Semitones by which a source is shifted so that it lies where the timbre's voice does.
 
     Args:
-        source, timbre: the two recordings.
+        source: the recording that will be shifted.
+        timbre: the recording whose pitch it takes.
         same: both are the same file, which needs no shift.
         asked: what the caller wants; None and 0 stand for the estimate, as in the reference.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from stapes.audio import log_mel
 from stapes.errors import NumericError
-from stapes.graph import Executor, GraphBuilder, Plan, View
+from stapes.graph import Array, Executor, GraphBuilder, Plan, View
 from stapes.models.vevo2.unfold import unfolded
 from stapes.models.vevo2.voice import F32
 from stapes.models.vevo2.whisper_config import WhisperSpec
@@ -98,7 +98,7 @@ class WhisperEncoder:
         """Log-mel f32 [3000, num_mel_bins] -> f32 [1500, d_model]; NumericError if not finite."""
         rows = self._stem.run({"windows": unfolded(mel, 3)})["rows"]
         count = self.positions
-        inputs = {
+        inputs: dict[str, Array] = {
             "windows": unfolded(rows.astype(np.float32, copy=False), 3, stride=2),
             "starts": np.zeros(count, np.int32),
             "ends": np.full(count, count, np.int32),

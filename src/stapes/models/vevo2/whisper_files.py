@@ -1,4 +1,4 @@
-"""Finds and opens a Whisper encoder: Hugging Face's folder, OpenAI's .pt, or a folder of the two."""
+"""Finds and opens a Whisper encoder, in Hugging Face's layout or OpenAI's."""
 
 from __future__ import annotations
 
