@@ -1,4 +1,4 @@
-"""Blocks of any rate and channel count become one mono signal at 16 kHz.
+"""Blocks of any rate and channel count become one mono signal at one rate.
 
 Block by block, so that hours of 48 kHz audio never stand in memory at once. Channels are averaged
 before the one resampling step; both are linear, so the order changes nothing but the cost. The
@@ -24,6 +24,7 @@ CANCELLATION_RATIO = 0.01
 """Mono energy / mean channel energy below which the channels are said to cancel (-20 dB).
 Unrelated channels keep 1 / channels, one speaking channel among six keeps 1 / 6."""
 
+_QUALITY = "HQ"  # soxr's 20-bit filters, which librosa chooses, too
 _NOTHING = np.zeros(0, np.float32)
 _HALF_RANGE: dict[str, int] = {"u1": 2**7, "i2": 2**15, "i4": 2**31, "i8": 2**63}
 
@@ -41,17 +42,28 @@ def as_float(block: NDArray[Any]) -> NDArray[np.float32]:
     return scaled
 
 
+def resample(samples: NDArray[np.float32], rate: int, target_rate: int) -> NDArray[np.float32]:
+    """A whole mono signal, f32 [n], from one rate to another: f32 [about n * target / rate]."""
+    resampled: NDArray[np.float32] = soxr.resample(samples, rate, target_rate, quality=_QUALITY)
+    return resampled
+
+
 class Mixdown:
     """Turns the blocks of one recording into one signal, and notes what is wrong with them.
 
     Blocks may differ in rate and channels; each run of blocks at one rate is resampled as a whole.
     Values that are not finite become zero and are counted, so that :meth:`finish` can name them.
+
+    Args:
+        name: how messages call the recording.
+        target_rate: Hz of the signal.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, target_rate: int = SAMPLE_RATE) -> None:
         self._name = name
+        self._target_rate = target_rate
         self._stream: soxr.ResampleStream | None = None
-        self._rate = SAMPLE_RATE
+        self._rate = target_rate
         self._samples_at: dict[int, int] = {}
         self._not_finite = 0
         self._first_not_finite: tuple[int, float] | None = None
@@ -82,7 +94,7 @@ class Mixdown:
             rate: Hz, from `MIN_RATE` to `MAX_RATE`.
 
         Returns:
-            f32 [m], mono, 16 kHz, finite; neither a view of the block nor normalised.
+            f32 [m], mono, at the target rate, finite; neither a view of the block nor normalised.
 
         Raises:
             AudioError: the resampled signal overflowed.
@@ -149,10 +161,10 @@ class Mixdown:
         before = _NOTHING
         if rate != self._rate:
             before, self._rate = self._flush(), rate
-        if rate != SAMPLE_RATE:
+        if rate != self._target_rate:
             if self._stream is None:
                 self._stream = soxr.ResampleStream(
-                    rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ"
+                    rate, self._target_rate, 1, dtype="float32", quality=_QUALITY
                 )
             mono = self._stream.resample_chunk(mono)
         return np.concatenate([before, mono]) if before.size else mono

@@ -26,17 +26,24 @@ class AudioStream:
 
     Iterating gives f32 [n], n <= 16,000: mono, 16 kHz, finite, the samples of `read_audio`, but not
     normalised, since a peak that exceeds 1 is known only when all is read. Whoever takes a part of
-    it normalises that part (`pieces_of` does). Memory does not grow with the recording.
+    it normalises that part (`pieces_of` does). Memory does not grow with the recording. Another
+    ``target_rate`` than 16 kHz gives samples at that rate.
 
     Raises (when it is opened, or along the way):
         AudioError: nothing usable: unreadable, no audio, not finite. Samples that are not finite
             end the iteration with the error that counts them all; none of theirs is given before.
     """
 
-    def __init__(self, name: str, blocks: Generator[Block], report: Report) -> None:
+    def __init__(
+        self,
+        name: str,
+        blocks: Generator[Block],
+        report: Report,
+        target_rate: int = SAMPLE_RATE,
+    ) -> None:
         self.name = name
         self._report = report
-        self._mix = Mixdown(name)
+        self._mix = Mixdown(name, target_rate)
         self._losses: list[str] = []
         self._blocks = blocks
         self._samples = _regrouped(self._mixed())
@@ -87,45 +94,50 @@ class AudioStream:
 
 @contextmanager
 def open_stream(
-    source: AudioSource | ArrayLike, sample_rate: int | None = None
+    source: AudioSource | ArrayLike,
+    sample_rate: int | None = None,
+    *,
+    target_rate: int = SAMPLE_RATE,
 ) -> Iterator[AudioStream]:
     """Open a recording to be read block by block.
 
     Args:
         source: as for `read_audio`; or samples as for `audio_from_array`, with their rate.
         sample_rate: Hz, for an array and nothing else.
+        target_rate: Hz of the samples that the stream gives.
 
     Raises:
         AudioError: see `AudioStream`.
         RequestError: ``source`` is of a wrong type, or its rate is missing or out of place.
     """
     if sample_rate is None and not isinstance(source, np.ndarray):
-        with file_stream(source) as stream:  # type: ignore[arg-type]
+        with file_stream(source, target_rate) as stream:  # type: ignore[arg-type]
             yield stream
         return
     if sample_rate is None:
         raise RequestError("An array of samples needs its sample_rate.")
     if isinstance(source, (str, os.PathLike, bytes, bytearray)) or hasattr(source, "read"):
         raise RequestError("sample_rate belongs to arrays; a file says its own.")
-    yield array_stream(source, sample_rate)
+    yield array_stream(source, sample_rate, target_rate)
 
 
 @contextmanager
-def file_stream(source: AudioSource) -> Iterator[AudioStream]:
+def file_stream(source: AudioSource, target_rate: int = SAMPLE_RATE) -> Iterator[AudioStream]:
     """A path, bytes or a binary stream; see `read_audio`."""
     with open_source(source) as opened:
         report = Report()
-        stream = AudioStream(opened.name, file_blocks(opened, report), report)
+        stream = AudioStream(opened.name, file_blocks(opened, report), report, target_rate)
         try:
             yield stream
         finally:
             stream.close()
 
 
-def array_stream(array: ArrayLike, sample_rate: int) -> AudioStream:
+def array_stream(array: ArrayLike, sample_rate: int, target_rate: int = SAMPLE_RATE) -> AudioStream:
     """Samples that the caller holds, as a stream; see `audio_from_array`."""
     blocks, seconds = array_blocks(array, sample_rate)
-    return AudioStream(ARRAY_NAME, blocks, Report(decoded=Decoded(expected_s=seconds)))
+    report = Report(decoded=Decoded(expected_s=seconds))
+    return AudioStream(ARRAY_NAME, blocks, report, target_rate)
 
 
 def _regrouped(
