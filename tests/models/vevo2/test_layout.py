@@ -199,7 +199,7 @@ def test_damaged_weights(copy):
 
 def test_it_is_no_text_model_and_no_speech_model(root, tmp_path):
     for load in (stapes.load_text, stapes.load):
-        with pytest.raises(ConfigError, match="is 'vevo2', a model that writes sound"):
+        with pytest.raises(ConfigError, match="is 'vevo2', a voice model"):
             load(root)
     text = write_folder(tmp_path / "text", QWEN2, text_tensors(QWEN2))
     with pytest.raises(ConfigError, match=r"'qwen2', a text model.*supported is 'vevo2'"):
