@@ -6,7 +6,7 @@ Importing this package is cheap: it loads neither NumPy nor the compiled core, s
 and changes nothing in the host program. `load` does the work.
 """
 
-from stapes.api import load, load_aligner, load_text
+from stapes.api import load, load_aligner, load_text, load_voice
 from stapes.errors import AudioError, CapacityError, ModelError, RequestError, StapesError
 from stapes.models.interface import SpeechModel
 from stapes.models.transcript import Timings, TokenCounts, Transcript
@@ -27,4 +27,5 @@ __all__ = [
     "load",
     "load_aligner",
     "load_text",
+    "load_voice",
 ]

@@ -1,4 +1,4 @@
-"""The Python interface: `stapes.load`, `stapes.load_text` and `stapes.load_aligner`."""
+"""The Python interface: `stapes.load` and its like for text, alignment and voices."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stapes.graph import NoTracer
     from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.qwen_text import TextModel
+    from stapes.models.vevo2.pipeline import VoiceModel
 
 DEFAULT_MODEL = "tiny-en"
 
@@ -120,5 +121,54 @@ def load_aligner(
         encoder_weights=encoder_weights,
         kv=kv,
         threads=threads,
+        tracer=tracer,
+    )
+
+
+def load_voice(
+    model: str | Path,
+    *,
+    weights: WeightFormat | None = None,
+    kv: KvFormat = "f16",
+    threads: int | None = None,
+    encoder_weights: WeightFormat | None = None,
+    acoustic_weights: WeightFormat | None = None,
+    whisper: str | Path | None = None,
+    tracer: NoTracer | None = None,
+) -> VoiceModel:
+    """Open a voice model once, for any number of texts and recordings.
+
+    Its networks are loaded when they are first needed: converting a voice in the source's style
+    takes less memory than speaking does. The weights of Vevo2 are licensed CC-BY-NC-ND-4.0: no
+    commercial use, no redistribution of converted weights.
+
+    Args:
+        model: the folder of Vevo2, as it is published (RMSnow/Vevo2).
+        weights: format of the matrices of the autoregressive stage; None takes bf16, as published.
+        kv: storage format of its KV cache.
+        threads: worker threads.
+        encoder_weights: format of the tokenizers' and Whisper's matrices; None takes f32.
+        acoustic_weights: format of the matrices of flow matching and vocoder; None takes bf16.
+        whisper: the folder or .pt file of Whisper medium; None looks for a folder whisper-medium
+            inside the model's folder and beside it.
+        tracer: records where the time goes.
+
+    Returns:
+        A model that has `speak`, `speak_pieces`, `convert_voice` and `run`.
+
+    Raises:
+        RequestError, ModelError, CapacityError: see `load`; those of files that are first read
+            later are raised then.
+    """
+    from stapes.models import registry
+
+    return registry.load_voice(
+        model,
+        weights=weights,
+        encoder_weights=encoder_weights,
+        acoustic_weights=acoustic_weights,
+        kv=kv,
+        threads=threads,
+        whisper=whisper,
         tracer=tracer,
     )

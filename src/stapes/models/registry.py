@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.qwen_text import TextModel
     from stapes.models.source import ModelSource
+    from stapes.models.vevo2.pipeline import VoiceModel
 
 BUNDLED = Path(__file__).parent / "bundled"
 _VOICE_TOKEN = "<|content_style_start|>"  # which Vevo2 adds to the tokenizer of its text model
@@ -96,13 +97,32 @@ def load_aligner(
     return cast("ForcedAligner", load_any(model, options, ALIGNERS, tracer))
 
 
+def load_voice(
+    model: str | Path,
+    *,
+    weights: WeightFormat | None,
+    encoder_weights: WeightFormat | None,
+    acoustic_weights: WeightFormat | None,
+    kv: KvFormat,
+    threads: int | None,
+    whisper: str | Path | None,
+    tracer: NoTracer | None = None,
+) -> VoiceModel:
+    """See `stapes.load_voice`."""
+    from stapes.models.vevo2.open import open_voice
+
+    options = RuntimeOptions(weights, kv, threads, encoder_weights)
+    place = None if whisper is None else Path(whisper)
+    return open_voice(model, find_model(model), options, acoustic_weights, place, tracer)
+
+
 def load_any(
     model: str | Path,
     options: RuntimeOptions,
     packages: Mapping[str, str],
     tracer: NoTracer | None = None,
 ) -> Any:
-    """Load a model of one of the kinds in `packages`, which is `SPEECH`, `TEXT`, `VOICE` or `ALIGNERS`.
+    """Load a model of one of the kinds in `packages`: `SPEECH`, `TEXT`, `VOICE` or `ALIGNERS`.
 
     Raises ModelError, RequestError and CapacityError, as `stapes.load` does.
     """

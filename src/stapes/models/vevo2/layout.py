@@ -51,10 +51,10 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Vevo2Layout:
-    """The folders of one published model, as absolute paths. Only that of the AR is known to exist.
+    """The folders of one published model, as absolute paths.
 
     Attributes:
-        ar: of the autoregressive stage.
+        ar: of the autoregressive stage, which may be missing where there are other parts.
         root: above all parts; None when the AR's folder stands by itself.
     """
 
@@ -93,10 +93,12 @@ class Vevo2Layout:
         """The folder with Whisper medium. ModelError when there is none."""
         places = [] if self.root is None else [self.root / _WHISPER, self.root.parent / _WHISPER]
         for place in places:
-            if (place / "config.json").exists():
+            if (place / "config.json").exists() or any(place.glob("*.pt")):
                 return place
         looked = " or ".join(map(str, places)) or f"the folder above {AR_FOLDER}"
-        raise ModelError(f"There is no Whisper medium: config.json was looked for in {looked}.")
+        raise ModelError(
+            f"There is no Whisper medium: config.json or a .pt file was looked for in {looked}."
+        )
 
     def whisper_stats(self) -> Path:
         """Means and deviations of Whisper's features, beside the weights of flow matching.
@@ -117,6 +119,8 @@ def find_layout(path: str | Path) -> Vevo2Layout:
     ar = ar_folder(given)
     if ar is None and (given / "config.json").exists():
         ar = given
+    if ar is None and any((given / part.folder).is_dir() for part in PARTS.values()):
+        return Vevo2Layout(given / AR_FOLDER / _VARIANTS[0], given)
     if ar is None:
         wanted = " or ".join(f"{AR_FOLDER}/{variant}" for variant in _VARIANTS)
         raise ModelError(f"{path} holds no Vevo2 model: neither config.json nor {wanted}.")
