@@ -11,7 +11,7 @@ from types import FrameType
 import click
 
 from stapes.cli import messages
-from stapes.cli.parameters import encoder_weights_option, packing_option, threads_option
+from stapes.cli.parameters import converting_option, encoder_weights_option, threads_option
 from stapes.cli.progress import reporter_for_stderr
 from stapes.options import RuntimeOptions, WeightFormat
 
@@ -19,22 +19,22 @@ from stapes.options import RuntimeOptions, WeightFormat
 @click.command("convert", short_help="Pack a model into one file that loads at once.")
 @click.argument("source", metavar="SRC")
 @click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
-@packing_option
+@converting_option
 @encoder_weights_option
 @click.option("--force", is_flag=True, help="Replace DST if it exists.")
 @threads_option
 def command(
     source: str,
     destination: Path,
-    weights: WeightFormat,
+    weights: WeightFormat | None,
     encoder_weights: WeightFormat | None,
     force: bool,
     threads: int | None,
 ) -> None:
     """Pack a model into one file, which is mapped into memory and used in place.
 
-    SRC is the name of a bundled model, the folder of a Qwen3-ASR, Qwen2 or Qwen3 checkpoint, or a
-    GGUF file of the latter two. DST is the file to write, whole or not at all; models are usually
+    SRC is the name of a bundled model, the folder of a Qwen3-ASR, Qwen2, Qwen3 or Vevo2 checkpoint,
+    or a GGUF file of Qwen2 or Qwen3. DST is the file to write, whole or not at all; models are usually
     called NAME.stapes. It holds weights, configuration and tokenizer: SRC is not needed any more.
     """
     from stapes.models.convert import convert
