@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from bench.test_asr import small_decoder  # noqa: F401  (a fixture)
-from stapes.bench.drift import compared
+from stapes.bench.drift import compared, moved_probability
 from stapes.cli.root import root
 from vevo2_models import write_root
 
-ROW = ["weights", "kv", "same_answers", "equal_ids_least", "equal_ids_median"]
+ROW = [
+    *("weights", "kv", "same_answers", "equal_ids_least", "equal_ids_median"),
+    "moved_probability",
+]
 
 
 def run(*arguments: str) -> dict[str, object]:
@@ -33,6 +37,8 @@ def test_a_row_for_each_format(small_decoder):  # noqa: F811
     assert rows[0]["same_answers"] == 3
     assert rows[1] == {**rows[2], "weights": "f32"}  # the random weights are bf16 numbers
     assert rows[4]["same_answers"] < 3
+    moved = [row["moved_probability"] for row in rows]
+    assert moved[0] == 0 < moved[1] < moved[3] < moved[4] < 1
 
 
 def test_a_folder(tmp_path):
@@ -55,3 +61,9 @@ def test_a_folder(tmp_path):
 def test_what_is_counted(answers, same, least, median):
     exact = [(1, 2, 3), (4, 5)]
     assert list(compared(answers, exact).values()) == [same, least, median]
+
+
+def test_how_much_probability_moves():
+    exact = np.float32([[0.5, 0.5, 0], [0.25, 0.25, 0.5]])
+    found = np.float32([[0.25, 0.5, 0.25], [0.25, 0.25, 0.5]])
+    assert moved_probability(found, exact) == 0.125

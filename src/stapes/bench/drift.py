@@ -1,7 +1,8 @@
 """`stapes bench drift`: how soon a weight format draws other ids than f32 does, seed for seed.
 
 A drawn answer goes its own way once a single id differs, however small the cause. So this counts
-how far the answers of the same seeds stay equal; it cannot say which of two is better.
+how far the answers of the same seeds stay equal; it cannot say which of two is better. Beside that
+it tells how much probability moves from id to id when the same ids have come before.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stapes.bench.measure import open_engine
 from stapes.bench.synthetic import SAMPLING, decoder_spec, synthetic_tensors
 from stapes.decoder import Batch, Decoder, GenerateOptions, Prompt, SamplingOptions, load_weights
+from stapes.decoder.prompt import check_prompt
 from stapes.graph import NativeExecutor
 from stapes.models.vevo2.load import load_vevo2
 from stapes.models.vevo2.options import CodeOptions
@@ -28,6 +31,9 @@ SYNTHETIC = "vevo2-ar"
 _PROMPT_TOKENS = 120  # of the synthetic model: about what a short text and 6 s of style take
 _TEXT = "The evening train leaves at seven, and nobody on the platform is in a hurry."
 
+_COMPARED_ROWS = 50  # of the first answer
+
+F32 = NDArray[np.float32]
 Answers = list[tuple[int, ...]]
 Progress = Callable[[str], None]
 
@@ -51,20 +57,35 @@ class DriftBench:
     model: str | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What one format gives.
+
+    Attributes:
+        answers: ids, seed by seed.
+        probabilities: [rows, vocab_size], behind the last ids of the first answer of f32.
+    """
+
+    answers: Answers
+    probabilities: F32
+
+
 def run(bench: DriftBench, progress: Progress) -> dict[str, object]:
     """The JSON object, with a row for each format; f32 weights and an f32 cache are the measure.
 
     Raises:
         ModelError: the model cannot be used. CapacityError: it does not fit.
     """
-    exact: Answers = []
+    exact: Drawn | None = None
     rows: list[dict[str, object]] = []
     pairs = [("f32", "f32"), *((weights, bench.kv) for weights in bench.formats)]
     for weights, kv in dict.fromkeys(pairs):
         progress(f"Drawing {bench.seeds} answers with {weights} weights and a cache of {kv}")
-        answers = _drawn(bench, RuntimeOptions(weights, kv, bench.threads))
-        exact = exact or answers
-        rows.append({"weights": weights, "kv": kv, **compared(answers, exact)})
+        drawn = _drawn(bench, RuntimeOptions(weights, kv, bench.threads), exact)
+        exact = exact or drawn
+        moved = moved_probability(drawn.probabilities, exact.probabilities)
+        figures = compared(drawn.answers, exact.answers)
+        rows.append({"weights": weights, "kv": kv, **figures, "moved_probability": moved})
     return {
         "bench": "drift",
         "model": SYNTHETIC if bench.model is None else Path(bench.model).name,
@@ -85,13 +106,18 @@ def compared(answers: Answers, exact: Answers) -> dict[str, object]:
     }
 
 
+def moved_probability(found: F32, exact: F32) -> float:
+    """Half the sum of |p - q| over all ids, on average over the rows: 0 where all are equal."""
+    return round(float(np.abs(found - exact).sum(axis=1, dtype=np.float64).mean() / 2), 6)
+
+
 def _equal_ids(first: Sequence[int], second: Sequence[int]) -> int:
     pairs = enumerate(zip(first, second, strict=False))
     shorter = min(len(first), len(second))
     return next((place for place, (a, b) in pairs if a != b), shorter)
 
 
-def _drawn(bench: DriftBench, options: RuntimeOptions) -> Answers:
+def _drawn(bench: DriftBench, options: RuntimeOptions, exact: Drawn | None) -> Drawn:
     decoder, prompt, sampling = _model(bench, options)
     batch = Batch(decoder)
     joined = [
@@ -103,7 +129,19 @@ def _drawn(bench: DriftBench, options: RuntimeOptions) -> Answers:
         for seed in range(bench.seeds)
     ]
     batch.run()
-    return [generation.result().token_ids for generation in joined]
+    answers = [generation.result().token_ids for generation in joined]
+    first = (exact.answers if exact else answers)[0]
+    return Drawn(answers, _probabilities(decoder, [*prompt.token_ids, *first]))
+
+
+def _probabilities(decoder: Decoder, ids: list[int]) -> F32:
+    """Softmax of the logits behind each of the last ids, as many as there can be of an answer."""
+    whole = check_prompt(Prompt(ids), 1, decoder.spec)
+    picked = np.arange(max(len(ids) - _COMPARED_ROWS, 0), len(ids), dtype=np.int32)
+    logits = decoder.new_session().prefill(whole, picked, "logits")
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True), dtype=np.float32)
+    probabilities: F32 = weights / weights.sum(axis=1, keepdims=True)
+    return probabilities
 
 
 def _model(bench: DriftBench, options: RuntimeOptions) -> tuple[Decoder, Prompt, SamplingOptions]:

@@ -34,8 +34,9 @@ def command(
     """Pack a model into one file, which is mapped into memory and used in place.
 
     SRC is the name of a bundled model, the folder of a Qwen3-ASR, Qwen2, Qwen3 or Vevo2 checkpoint,
-    or a GGUF file of Qwen2 or Qwen3. DST is the file to write, whole or not at all; models are usually
-    called NAME.stapes. It holds weights, configuration and tokenizer: SRC is not needed any more.
+    or a GGUF file of Qwen2 or Qwen3. DST is the file to write, whole or not at all; models are
+    usually called NAME.stapes. It holds weights, configuration and tokenizer: SRC is not needed any
+    more.
     """
     from stapes.models.convert import convert
 
