@@ -32,7 +32,7 @@ def test_defaults(run, calls, tmp_path):
     ran = run("convert", "tiny-en", str(tmp_path / "x"))
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == f"stapes: wrote {tmp_path / 'x'} (1.5 MB)\n"
-    assert calls == [("tiny-en", tmp_path / "x", RuntimeOptions("q8"), False)]
+    assert calls == [("tiny-en", tmp_path / "x", RuntimeOptions(), False)]
 
 
 def test_every_option_reaches_the_conversion(run, calls, tmp_path):

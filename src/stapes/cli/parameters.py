@@ -57,10 +57,12 @@ kv_option = click.option(
     show_default=True,
     help="Format of the KV cache.",
 )
-#: Of what is packed here and now.
+#: Of random weights, packed here and now.
 packing_option = _weights_option("q8", "q8")
+#: Of a checkpoint that is converted.
+converting_option = _weights_option(None, "q8, but bf16 for Vevo2")
 #: Of a model that may have been packed before.
-weights_option = _weights_option(None, "q8, or what a converted file holds")
+weights_option = _weights_option(None, "what a converted file holds, or q8, but bf16 for Vevo2")
 
 trace_option = click.option(
     "--trace",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stapes.decoder import Decoder
+from stapes.decoder import Decoder, GenerateOptions, generate
 from stapes.errors import ModelError, NumericError, RequestError
 from stapes.graph import Plan
 from stapes.models.vevo2.ar import Vevo2Decoder
@@ -322,3 +322,19 @@ def test_one_candidate_is_the_likeliest(model, greedy):
     found = [model.generate(REQUEST, short(seed, **greedy)).codes for seed in (1, 2)]
     assert found[0] == found[1]
     assert len(set(found[0])) > 5
+
+
+def test_one_candidate_without_a_penalty_is_plain_greedy(model):
+    options = short(top_k=1, repetition_penalty=1.0, min_new_tokens=0)
+    greedy = GenerateOptions(40, allowed_ids=model.tokens.answer_ranges())
+    found = generate(model.decoder.new_session(), model.encode(REQUEST), greedy)
+    assert model.generate(REQUEST, options).token_ids == found.token_ids
+
+
+def test_the_penalty_counts_the_codes_of_the_style_as_said(model):
+    style = CodeRequest("dogs", style_codes=range(0, 16384, 5))
+    options = {"max_new_tokens": 100, "temperature": 3.0, "top_k": None, "top_p": 1.0}
+    found = model.generate(style, short(repetition_penalty=1e9, **options)).codes
+    plain = model.generate(style, short(repetition_penalty=1.0, **options)).codes
+    assert sum(code % 5 == 0 for code in plain) > 5
+    assert sum(code % 5 == 0 for code in found) < sum(code % 5 == 0 for code in plain)
