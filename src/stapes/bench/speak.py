@@ -101,10 +101,10 @@ class RandomWeights:
         if len(shape) == 1:
             value = 0.0 if name.endswith("bias") and "to_weight" not in name else 1.0
             return RandomTensor(f32_to_bf16(np.full(shape, value, np.float32)))
-        words = f32_to_bf16(self._pool * np.float32(_GAIN / math.sqrt(math.prod(shape[1:]))))
-        count, start = math.prod(shape), zlib.crc32(name.encode()) % _POOL
-        copies = -(-(start + count) // _POOL)
-        return RandomTensor(np.tile(words, copies)[start : start + count].reshape(shape))
+        start = zlib.crc32(name.encode()) % (_POOL // 2)  # whatever the order of reading
+        values = np.resize(self._pool[start:], shape)
+        values *= np.float32(_GAIN / math.sqrt(math.prod(shape[1:])))
+        return RandomTensor(f32_to_bf16(values))
 
     def release(self, name: str) -> None:
         """Nothing is kept."""
