@@ -45,6 +45,7 @@ OPTIONAL = {
     "stapes.bench.versus": {"torch", "transformers"},
     "stapes.bench.versus_fidelity": {"transformers"},
     "stapes.bench.versus_ggml": {"libggml"},
+    "stapes.bench.versus_speak": {"torch"},
 }
 
 

@@ -13,6 +13,7 @@ from stapes.cli import (
     bench_kernels,
     bench_load,
     bench_long,
+    bench_speak,
     bench_startup,
 )
 
@@ -35,6 +36,7 @@ _MODULES = (
     bench_kernels,
     bench_load,
     bench_long,
+    bench_speak,
     bench_startup,
 )
 for _module in _MODULES:

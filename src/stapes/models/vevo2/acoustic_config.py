@@ -102,8 +102,8 @@ def flow_matching_spec(config: Mapping[str, Any]) -> FlowMatchingSpec:
     spec = FlowMatchingSpec(**sizes)
     if spec.hidden_size % (2 * spec.num_heads):
         raise ConfigError(
-            f"{reader.where}'s hidden_size {spec.hidden_size} does not make {spec.num_heads} heads "
-            "of an even width."
+            f"{reader.where}'s num_heads {spec.num_heads} does not divide its hidden_size "
+            f"{spec.hidden_size} into heads of an even width."
         )
     if spec.cond_scale_factor != 1 << spec.doublings:
         raise ConfigError(
