@@ -200,9 +200,8 @@ def _report(
     bench: TokenizeBench, columns: list[tuple[float, ...]], peak_mb: int
 ) -> dict[str, object]:
     """The JSON object. Whisper takes the same time whatever the seconds."""
-    seconds = {
-        f"{s}_s": round(statistics.median(c), 3) for s, c in zip(STAGES, columns, strict=False)
-    }
+    timed = dict(zip(STAGES, columns, strict=False))
+    seconds = {f"{name}_s": round(statistics.median(column), 3) for name, column in timed.items()}
     return {
         "bench": "tokenize",
         "seconds": bench.seconds,

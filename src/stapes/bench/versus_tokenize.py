@@ -51,10 +51,7 @@ class TorchTokenizers:
 
 
 def _whisper(torch: Any, transformers: Any, bench: TokenizeBench) -> Any:
-    spec = bench.whisper
-    config = transformers.WhisperConfig(
-        **{name: size for name, size in vars(spec).items()}, attn_implementation="sdpa"
-    )
+    config = transformers.WhisperConfig(**vars(bench.whisper), attn_implementation="sdpa")
     with torch.device("meta"):
         encoder = transformers.models.whisper.modeling_whisper.WhisperEncoder(config)
     source = whisper_source(bench)
