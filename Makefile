@@ -93,7 +93,7 @@ $(STAMPS)/package: $(STAMPS)/venv $(SOURCES)
 
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml
 	@echo "Installing what the tests need ..."
-	@$(PY) tools/requirements.py test parity ray > $(STAMPS)/test.txt
+	@$(PY) tools/requirements.py test parity ray voice > $(STAMPS)/test.txt
 	@$(PIP) install -r $(STAMPS)/test.txt
 	@touch $@
 

@@ -15,6 +15,7 @@ from stapes.cli import (
     bench_long,
     bench_speak,
     bench_startup,
+    bench_tokenize,
 )
 
 
@@ -38,6 +39,7 @@ _MODULES = (
     bench_long,
     bench_speak,
     bench_startup,
+    bench_tokenize,
 )
 for _module in _MODULES:
     command.add_command(_module.command)
