@@ -341,7 +341,7 @@ def test_wrong_ranges_of_columns(rows, starts, ends, which, engine: _native.Engi
         NativeExecutor(g.build(), engine).run({"x": np.zeros((5, 4), np.float32), **given})
 
 
-# -- scales of a step -------------------------------------------------------------------------------
+# -- scales of a step ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("index", [-1, 2, 2**31 - 1])

@@ -1,4 +1,6 @@
-"""Long text into pieces that can be spoken one by one: at sentences, else at clauses, else words."""
+"""Long text into pieces to be spoken one by one: cut at sentences, else clauses, else words."""
+
+# ruff: noqa: RUF001 (punctuation of all scripts looks alike, and is meant)
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ _CLAUSES = ",;:—–、，；：،؛፣፤၊"
 
 #: Words before a full stop that end no sentence, in lower case and without their last stop.
 _ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof sr jr st rev gen col capt lt sgt hon messrs mt ft vs etc cf al approx dept "
-    "est fig figs no nos vol pp ed eds inc ltd co corp jan feb mar apr jun jul aug sep sept oct "
-    "nov dec e.g i.e a.m p.m ca bzw usw z.b d.h u.a s.o evtl ggf nr str hr fr bspw vgl inkl zzgl "
-    "mme mlle mm p.ex env av bd sra srta ud uds pág núm ej sig dott ing ecc".split()
+    """
+    mr mrs ms dr prof sr jr st rev gen col capt lt sgt hon messrs mt ft vs etc cf al approx dept
+    est fig figs no nos vol pp ed eds inc ltd co corp jan feb mar apr jun jul aug sep sept oct nov
+    dec e.g i.e a.m p.m ca bzw usw z.b d.h u.a s.o evtl ggf nr str hr fr bspw vgl inkl zzgl mme
+    mlle mm p.ex env av bd sra srta ud uds pág núm ej sig dott ing ecc
+    """.split()  # noqa: SIM905 (a list of so many quoted words could not be read)
 )
 # Words whose stop may end a sentence as well; a capital behind it decides.
-_MAY_END = frozenset("etc co inc ltd corp al jr sr a.m p.m usw ecc".split())
+_MAY_END = {"etc", "co", "inc", "ltd", "corp", "al", "jr", "sr", "a.m", "p.m", "usw", "ecc"}
 
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _STOP_RUN = re.compile(f"[{re.escape(_STOPS + _FULL_STOPS)}]+[{re.escape(_CLOSING)}]*")
@@ -47,7 +51,9 @@ def sentences(text: str) -> list[str]:
     A sentence ends with the punctuation of any script, and with an empty line. Stops in numbers,
     addresses, initials and common abbreviations end none, nor do those behind one or two digits.
     """
-    return [found for part in _PARAGRAPH.split(text) for found in _sentences(" ".join(part.split()))]
+    return [
+        found for part in _PARAGRAPH.split(text) for found in _sentences(" ".join(part.split()))
+    ]
 
 
 def speech_pieces(text: str, longest: int) -> list[str]:
@@ -141,7 +147,11 @@ def _letters(word: str, longest: int) -> Iterator[str]:
 
 def _cut(text: str, ends: list[int]) -> list[str]:
     """Parts of a text that end there; a decimal comma is no place to cut."""
-    kept = [e for e in ends if e < len(text) and not (text[e].isdecimal() and text[e - 2 : e - 1].isdecimal())]
+    kept = [
+        e
+        for e in ends
+        if e < len(text) and not (text[e].isdecimal() and text[e - 2 : e - 1].isdecimal())
+    ]
     parts = [text[a:b].strip() for a, b in zip([0, *kept], [*kept, len(text)], strict=True)]
     return [part for part in parts if part]
 

@@ -88,9 +88,9 @@ class _Maker:
         self.affine(f"{name}.2", outputs, hidden)
 
 
-def flow_tensors(seed: int = 1) -> Tensors:
+def flow_tensors(seed: int = 1, *, mels: int = MELS, codes: int = CODES) -> Tensors:
     make = _Maker(seed)
-    make.tensors["cond_emb.weight"] = np.random.default_rng(9).normal(size=(CODES, HIDDEN))
+    make.tensors["cond_emb.weight"] = np.random.default_rng(9).normal(size=(codes, HIDDEN))
     make.tensors["cond_emb.weight"] = make.tensors["cond_emb.weight"].astype(np.float32)
     for i in (0, 2):
         make.affine(f"resampling_layers.{i}", HIDDEN, HIDDEN, 4, fan_in=2 * HIDDEN)
@@ -98,8 +98,8 @@ def flow_tensors(seed: int = 1) -> Tensors:
     for name, inputs, outputs in (
         ("diff_step_mlp", HIDDEN, HIDDEN),
         ("cond_mlp", HIDDEN, HIDDEN),
-        ("mel_mlp", MELS, HIDDEN),
-        ("mel_out_mlp", HIDDEN, MELS),
+        ("mel_mlp", mels, HIDDEN),
+        ("mel_out_mlp", HIDDEN, mels),
     ):
         make.mlp(f"diff_estimator.{name}", inputs, 4 * HIDDEN, outputs)
     for i in range(LAYERS):
@@ -120,9 +120,9 @@ def _adaptive(make: _Maker, norm: str) -> None:
     make.vector(f"{norm}.to_weight.bias", HIDDEN, mean=1.0)
 
 
-def vocoder_tensors(seed: int = 2) -> Tensors:
+def vocoder_tensors(seed: int = 2, *, mels: int = MELS, n_fft: int = N_FFT) -> Tensors:
     make = _Maker(seed)
-    make.affine("backbone.embed", DIM, MELS, 7)
+    make.affine("backbone.embed", DIM, mels, 7)
     make.norm("backbone.norm", DIM)
     for i in range(BLOCKS):
         block = f"backbone.convnext.{i}"
@@ -132,8 +132,8 @@ def vocoder_tensors(seed: int = 2) -> Tensors:
         make.affine(f"{block}.pwconv1", INTER, DIM)
         make.affine(f"{block}.pwconv2", DIM, INTER)
     make.norm("backbone.final_layer_norm", DIM)
-    make.affine("head.out", N_FFT + 2, DIM)
-    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT)
+    make.affine("head.out", n_fft + 2, DIM)
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(n_fft) / n_fft)
     make.tensors["head.istft.window"] = window.astype(np.float32)
     return make.tensors
 

@@ -53,11 +53,11 @@ def crossfaded(pieces: Iterable[F32], overlap: int = OVERLAP) -> Iterator[F32]:
     """Pieces f32 [n] that overlap their neighbours by so many samples, n > 2 * overlap."""
     ramp, held = _ramp(overlap), None
     for piece in pieces:
+        mixed = piece.copy()
         if held is not None:
-            piece = piece.copy()
-            piece[:overlap] = piece[:overlap] * ramp + held * ramp[::-1]
-        yield piece[: len(piece) - overlap]
-        held = piece[len(piece) - overlap :]
+            mixed[:overlap] = piece[:overlap] * ramp + held * ramp[::-1]
+        yield mixed[: len(mixed) - overlap]
+        held = mixed[len(mixed) - overlap :]
     if held is not None:
         yield held
 
@@ -84,7 +84,8 @@ def levelled(samples: F32, level_db: float | None) -> F32:
         return samples
     wide = samples.astype(np.float64)
     gain = 10 ** (level_db / 20) / np.sqrt(np.mean(wide**2))
-    return (wide * min(gain, 1 / np.abs(wide).max())).astype(np.float32)
+    scaled: F32 = (wide * min(gain, 1 / np.abs(wide).max())).astype(np.float32)
+    return scaled
 
 
 def _quietest(samples: F32, start: int, stop: int) -> int:

@@ -140,7 +140,9 @@ class VoiceModel:
             style_text: what is said in it.
             text: with a style, what is said in the source.
             singing: the source sings: pitch is shifted with a style, too.
-            on_progress, should_cancel, options: see `speak`.
+            on_progress: see `speak`.
+            should_cancel: see `speak`.
+            options: see `speak`.
 
         Raises:
             RequestError, AudioError, ModelError, CapacityError, CancelledError: see `speak`.
@@ -170,10 +172,8 @@ class VoiceModel:
         """
         started = time.perf_counter()
         job = self._job(request, options, on_progress, should_cancel)
-        if find_task(request.task).autoregressive:
-            audio = _whole(job)
-        else:
-            audio = _conversion(job)
+        is_written = find_task(request.task).autoregressive
+        audio = _whole(job) if is_written else _conversion(job)
         audio.timings_s.total = time.perf_counter() - started
         return audio
 
@@ -193,9 +193,7 @@ class VoiceModel:
             yield from spoken(job, texts_of(request, options), checked_voices(job))
             return
         audio = _conversion(job)
-        yield VoicePiece(
-            audio.samples, "", audio.codes, audio.finish_reason, 0, 1, audio.warnings
-        )
+        yield VoicePiece(audio.samples, "", audio.codes, audio.finish_reason, 0, 1, audio.warnings)
 
     def _job(
         self,

@@ -11,7 +11,7 @@ from stapes.audio.source import AudioSource
 from stapes.errors import AudioError, RequestError
 from stapes.models.vevo2.acoustic_config import MelSpec
 from stapes.models.vevo2.mel import normalised_mel
-from stapes.models.vevo2.pitch import folded_steps, f0_median
+from stapes.models.vevo2.pitch import f0_median, folded_steps
 from stapes.models.vevo2.tokenizers import ContentStyleTokenizer, ProsodyTokenizer, VoiceFeatures
 from stapes.models.vevo2.voice import Voice, read_voice
 
@@ -126,4 +126,3 @@ def read_reference(
     if not voice.samples.any():
         raise AudioError(f"{voice.name} is silent: all {voice.samples.size} samples are 0.")
     return Reference(voice, text or "")
-

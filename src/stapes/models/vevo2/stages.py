@@ -111,7 +111,9 @@ def checked_reference(job: Job, recording: Reference, *, cut: bool) -> Reference
             f"{recording.name} has {recording.seconds:.1f} s, of which the model hears {most:g}; "
             "give a shorter recording with its text."
         )
-    job.warnings.append(f"{recording.name} has {recording.seconds:.1f} s; the first {most:g} are used.")
+    job.warnings.append(
+        f"{recording.name} has {recording.seconds:.1f} s; the first {most:g} are used."
+    )
     return recording.first(round(most * SAMPLE_RATE))
 
 
@@ -139,15 +141,17 @@ def code_request(job: Job, text: str, style: Reference | None) -> CodeRequest:
     task = find_task(request.task)
     with job.timed("reference"):
         steps = 0 if style is None else job.pitch_steps(style)
-        style_codes = () if style is None else style.content_style(parts.content_style, steps)
-        style_prosody, asked = (), ()
+        style_codes: Codes | tuple[()] = ()
+        style_prosody: Codes | tuple[()] = ()
+        asked: Codes | tuple[()] = ()
+        if style is not None:
+            style_codes = style.content_style(parts.content_style, steps)
         if task.prosody is not None:
             source = request.sound(task.prosody)
             assert source is not None
-            asked = source.prosody(
-                parts.prosody, job.pitch_steps(source), job.options.duration_s
-            )
-            style_prosody = () if style is None else style.prosody(parts.prosody, steps)
+            asked = source.prosody(parts.prosody, job.pitch_steps(source), job.options.duration_s)
+            if style is not None:
+                style_prosody = style.prosody(parts.prosody, steps)
     return CodeRequest(
         text=text,
         task=request.task,
@@ -212,6 +216,6 @@ def samples_of(job: Job, codes: Codes, timbre: Reference, piece: int) -> F32:
 
 
 def lead_samples(job: Job, timbre: Reference) -> int:
-    """How many samples of the timbre's last code are heard before a result begins: up to 3 frames."""
+    """Samples of the timbre's last code that are heard before a result begins: up to 3 frames."""
     codes = timbre.content_style(job.parts.content_style).size
     return HOP * job.parts.flow_matching.frames(codes, timbre.voice.frames)
