@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
     from stapes.models.interface import Progress
+    from stapes.models.vevo2.sound import OnProgress, VoiceProgress
 
 BytesDone = Callable[[int], None]
 
@@ -30,6 +31,10 @@ class Reporter(Protocol):
 
     def recording(self, file: str) -> AbstractContextManager[Progress | None]:
         """A recording is being transcribed; yields the callback for its progress."""
+        ...
+
+    def speaking(self, file: str) -> AbstractContextManager[OnProgress | None]:
+        """A sound is being made; yields the callback for its progress."""
         ...
 
     def hashing(self, file: str, size: int) -> AbstractContextManager[BytesDone | None]:
@@ -58,6 +63,11 @@ class SilentReporter:
 
     @contextmanager
     def recording(self, file: str) -> Iterator[Progress | None]:
+        """Show nothing and ask for no progress."""
+        yield None
+
+    @contextmanager
+    def speaking(self, file: str) -> Iterator[OnProgress | None]:
         """Show nothing and ask for no progress."""
         yield None
 
@@ -100,6 +110,17 @@ class TerminalReporter:
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
     @contextmanager
+    def speaking(self, file: str) -> Iterator[OnProgress | None]:
+        """Show a bar over the steps of flow matching of all pieces."""
+        with self._bar("{task.percentage:.0f} %") as bar:
+            task = bar.add_task(file, total=1.0)
+
+            def show(progress: VoiceProgress) -> None:
+                bar.update(task, completed=progress.share, description=spoken(file, progress))
+
+            yield show
+
+    @contextmanager
     def hashing(self, file: str, size: int) -> Iterator[BytesDone | None]:
         """Show a bar in bytes."""
         with self._bar("{task.percentage:.0f} %") as bar:
@@ -117,3 +138,11 @@ class TerminalReporter:
             TimeRemainingColumn(),
         )
         return Bar(*columns, console=self._console, transient=True)
+
+
+def spoken(file: str, progress: VoiceProgress) -> str:
+    """What is being done, before the bar."""
+    piece = f", piece {progress.piece + 1} of {progress.pieces}" if progress.pieces > 1 else ""
+    if progress.stage == "codes":
+        return f"{file}{piece}: {progress.done} codes"
+    return f"{file}{piece}: step {progress.done} of {progress.total}"

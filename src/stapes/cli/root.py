@@ -16,9 +16,11 @@ COMMANDS: dict[str, str] = {
     "batch": "stapes.cli.batch",
     "bench": "stapes.cli.bench",
     "convert": "stapes.cli.convert",
+    "convert-voice": "stapes.cli.convert_voice",
     "generate": "stapes.cli.generate",
     "info": "stapes.cli.info",
     "models": "stapes.cli.models",
+    "speak": "stapes.cli.speak",
     "transcribe": "stapes.cli.transcribe",
 }
 

@@ -15,6 +15,14 @@ _MOST_SEEDS = 2**63 - 1
 _LOUDEST_DB = 0.0
 _QUIETEST_DB = -90.0
 
+#: What messages call the recordings: a user of the commands knows the timbre as the voice.
+_ROLES: dict[Sound, str] = {
+    "source": "the source",
+    "melody": "the melody",
+    "style": "the style",
+    "timbre": "the voice",
+}
+
 
 @dataclass(frozen=True)
 class VoiceOptions:
@@ -150,12 +158,13 @@ class VoiceRequest:
     def _check_recordings(self, task: Task) -> None:
         for name in needed(task):
             if self.sound(name) is None:
-                raise RequestError(f"{task.name} needs a {name} recording.")
+                raise RequestError(f"{task.name} needs a recording for {_ROLES[name]}.")
         if not any(map(self.sound, task.timbre)):
-            raise RequestError(f"{task.name} needs a {' or '.join(task.timbre)} recording.")
+            roles = " or ".join(_ROLES[name] for name in reversed(task.timbre))
+            raise RequestError(f"{task.name} needs a recording for {roles}.")
         for name in ("source", "melody", "style", "timbre"):
             if self.sound(name) is not None and name not in used(task):
-                raise RequestError(f"{task.name} has no use for a {name} recording.")
+                raise RequestError(f"{task.name} has no use for a recording for {_ROLES[name]}.")
 
     def _check_texts(self, task: Task) -> None:
         style = self.style_sound
