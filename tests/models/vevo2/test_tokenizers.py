@@ -112,6 +112,9 @@ def test_past_30_s_whisper_repeats_its_last_row(tokenizers):
     assert np.abs(features[:1500] - whisper.of(cut)).max() < 0.05
     assert tokenizers.content_style.codes(long).shape == (-(-1625 // 4),)
     assert tokenizers.content_style.whisper_seconds == 30.0
+    (warning,) = tokenizers.content_style.warnings(long)
+    assert warning.startswith("The recording lasts 32.5 s, of which Whisper hears the first 30;")
+    assert tokenizers.content_style.warnings(cut) == ()
 
 
 def test_what_follows_30_s_does_not_change_whisper(tokenizers):

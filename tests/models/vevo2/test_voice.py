@@ -151,7 +151,13 @@ def test_steps_between_voices():
     assert pitch_steps(low, high, asked=-3) == -3
 
 
-@pytest.mark.parametrize("seconds", [0.02, 0.05, 0.07, 1.0])
+def test_three_periods_of_50_hz_suffice():
+    pytest.importorskip("parselmouth")
+    assert f0_track(tone(200, 0.06, 16_000)).size == 1
+    assert f0_track(tone(200, 0.06, 16_000)[:-1]).size == 0
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.0599, 0.06, 1.0])
 def test_a_recording_without_voice_has_no_pitch(seconds):
     pytest.importorskip("parselmouth")
     silent = Voice("silence", np.zeros(int(seconds * 24_000), np.float32))

@@ -205,6 +205,7 @@ def statistics(width: int = WHISPER.width, seed: int = 3) -> Tensors:
 
 def write_all(folder: Path) -> TokenizerPaths:
     """Both tokenizers, Whisper and the statistics."""
+    folder.mkdir(exist_ok=True)
     save_file(statistics(), folder / "whisper_stats.safetensors")
     return TokenizerPaths(
         content_style=write_coco(

@@ -23,9 +23,9 @@ _ESTIMATE = 0  # as a number of steps that the caller gives: the same as none
 def f0_track(samples_16k: F32) -> F32:
     """Fundamental frequency by Praat's autocorrelation method: f32 [m], Hz, 0 where unvoiced.
 
-    A recording of less than three periods of 50 Hz (60 ms) has no estimate: m is 0.
+    Praat needs three periods of 50 Hz: a recording of less (60 ms) has no estimate, m is 0.
     """
-    if samples_16k.size < 3 * WHISPER_RATE / F0_MIN + F0_HOP:
+    if samples_16k.size < 3 * WHISPER_RATE / F0_MIN:
         return np.zeros(0, np.float32)
     parselmouth = voice_library("parselmouth", "The estimate of a voice's pitch")
     pitch = parselmouth.Sound(samples_16k.astype(np.float64), WHISPER_RATE).to_pitch_ac(

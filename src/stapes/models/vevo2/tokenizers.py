@@ -106,6 +106,15 @@ class ContentStyleTokenizer:
         """Duration that Whisper hears (30 s); of what follows only the chromagram is read."""
         return self.whisper.encoder.positions * HOP / SAMPLE_RATE
 
+    def warnings(self, voice: Voice) -> tuple[str, ...]:
+        """Sentences about what the codes of a recording will lack."""
+        if voice.duration_s <= self.whisper_seconds:
+            return ()
+        return (
+            f"The recording lasts {voice.duration_s:.1f} s, of which Whisper hears the first"
+            f" {self.whisper_seconds:g}; what is said after them is lost.",
+        )
+
     def codes(self, audio: Voice | VoiceFeatures) -> Codes:
         """Codes of a recording.
 
