@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +26,7 @@ class Reference:
     """One recording with what is said or sung in it.
 
     It keeps the codes and the mel that were computed from it, so that one reference may serve any
-    number of requests of one model. May be used from several threads.
+    number of requests of one model. May be used from several threads. It keeps no model alive.
 
     Args:
         voice: the recording.
@@ -38,7 +39,7 @@ class Reference:
         self.voice = voice
         self.text = text
         self._features = VoiceFeatures(voice)
-        self._codes: dict[tuple[object, ...], Codes] = {}
+        self._codes: WeakKeyDictionary[object, dict[object, Codes]] = WeakKeyDictionary()
         self._mel: dict[MelSpec, F32] = {}
         self._f0: float | None = None
         self._firsts: dict[int, Reference] = {}
@@ -55,19 +56,19 @@ class Reference:
 
     def content_style(self, tokenizer: ContentStyleTokenizer, pitch_steps: int = 0) -> Codes:
         """i32 [codes], 12.5 a second."""
-        key = (tokenizer, pitch_steps)
-        if key not in self._codes:
-            self._codes[key] = tokenizer.codes(self._shifted(pitch_steps))
-        return self._codes[key]
+        known = self._codes.setdefault(tokenizer, {})
+        if pitch_steps not in known:
+            known[pitch_steps] = tokenizer.codes(self._shifted(pitch_steps))
+        return known[pitch_steps]
 
     def prosody(
         self, tokenizer: ProsodyTokenizer, pitch_steps: int = 0, duration_s: float | None = None
     ) -> Codes:
         """i32 [codes], 6.25 a second; the recording may be stretched to another duration."""
-        key = (tokenizer, pitch_steps, duration_s)
-        if key not in self._codes:
-            self._codes[key] = tokenizer.codes(self._shifted(pitch_steps), duration_s)
-        return self._codes[key]
+        known, key = self._codes.setdefault(tokenizer, {}), (pitch_steps, duration_s)
+        if key not in known:
+            known[key] = tokenizer.codes(self._shifted(pitch_steps), duration_s)
+        return known[key]
 
     def mel(self, spec: MelSpec) -> F32:
         """f32 [frames, mels], normalised."""

@@ -170,8 +170,8 @@ class VoiceRequest:
         style = self.style_sound
         if task.style is not None and style is not None and not style.text.strip():
             raise RequestError(
-                f"{task.name} needs the text of {style.name}, the {task.style} recording: the "
-                "model continues it in words and in sound."
+                f"{task.name} needs the text of the recording for {_ROLES[task.style]} "
+                f"({style.name}): the model continues it in words and in sound."
             )
 
 

@@ -79,6 +79,13 @@ class Job:
 
     # -- recordings --------------------------------------------------------------------------------
 
+    def heard(self, recording: Reference) -> Reference:
+        """As much of a recording as Whisper hears, from its beginning."""
+        most = self.parts.content_style.whisper_seconds
+        return (
+            recording if recording.seconds <= most else recording.first(round(most * SAMPLE_RATE))
+        )
+
     def pitch_steps(self, recording: Reference) -> int:
         """Semitones by which a recording is shifted towards the timbre.
 
@@ -89,7 +96,7 @@ class Job:
         if not find_task(self.request.task).pitch_shift:
             return 0
         try:
-            return recording.steps_to(self.request.timbre_sound)
+            return recording.steps_to(self.heard(self.request.timbre_sound))
         except AudioError as error:
             sentence = str(error).removesuffix(".")
             raise AudioError(f"{sentence} (pitch_steps; 0 shifts nothing).") from error
@@ -114,7 +121,7 @@ def checked_reference(job: Job, recording: Reference, *, cut: bool) -> Reference
     job.warnings.append(
         f"{recording.name} has {recording.seconds:.1f} s; the first {most:g} are used."
     )
-    return recording.first(round(most * SAMPLE_RATE))
+    return job.heard(recording)
 
 
 def checked_prosody(job: Job, recording: Reference) -> Reference:

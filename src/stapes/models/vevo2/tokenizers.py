@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,8 @@ class VoiceFeatures:
 
     voice: Voice
     pitch_steps: int = 0
-    _whisper: dict[WhisperFeatures, F32] = field(default_factory=dict)
+    # Weak, so that a recording that is kept keeps no model.
+    _whisper: WeakKeyDictionary[WhisperFeatures, F32] = field(default_factory=WeakKeyDictionary)
 
     @cached_property
     def chroma(self) -> F32:
