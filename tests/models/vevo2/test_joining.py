@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -79,7 +81,7 @@ def test_a_recording_is_cut_where_it_is_quietest():
     assert places[0][0] == 0
     assert places[-1][1] == len(samples)
     assert 24.5 < places[1][0] / 24_000 < 24.8
-    for (start, stop), (following, _) in zip(places[:-1], places[1:], strict=True):
+    for (start, stop), (following, _) in itertools.pairwise(places):
         assert stop - following == OVERLAP
         assert following % HOP == 0
         assert stop - start <= LONGEST_PIECE
