@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from stapes.bench import speak
 from stapes.bench.speak import SpeakBench
 from stapes.cli.root import root
-from stapes.models.vevo2.acoustic_config import FlowMatchingSpec, VocoderSpec
-from stapes.models.vevo2.flow_matching import FlowOptions
+from stapes.models.vevo2.acoustic.config import FlowMatchingSpec, VocoderSpec
+from stapes.models.vevo2.acoustic.flow_matching import FlowOptions
 
 FIELDS = [
     *("bench", "seconds", "prompt_seconds", "steps", "weights", "threads", "instruction_set"),

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from stapes.decoder import GenerateOptions, generate
-from stapes.models.vevo2.ar import Vevo2Decoder
-from stapes.models.vevo2.load import load_vevo2
-from stapes.models.vevo2.options import CodeOptions
-from stapes.models.vevo2.prompt import CodeRequest
+from stapes.models.vevo2.autoregressive.decoder import Vevo2Decoder
+from stapes.models.vevo2.autoregressive.load import load_vevo2
+from stapes.models.vevo2.autoregressive.options import CodeOptions
+from stapes.models.vevo2.autoregressive.prompt import CodeRequest
 from stapes.options import RuntimeOptions
 from vevo2_models import SIZES, ids, vevo2_tensors, write_root
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from models.vevo2 import acoustic_checkpoint as made
 from stapes.graph import Engine
-from stapes.models.vevo2.acoustic_config import MelSpec, mel_spec
-from stapes.models.vevo2.flow_matching import FlowMatching, FlowOptions, initial_noise
-from stapes.models.vevo2.istft import inverse_stft
-from stapes.models.vevo2.load_acoustic import load_flow_matching, load_vocoder
-from stapes.models.vevo2.mel import normalised_mel
+from stapes.models.vevo2.acoustic.config import MelSpec, mel_spec
+from stapes.models.vevo2.acoustic.flow_matching import FlowMatching, FlowOptions, initial_noise
+from stapes.models.vevo2.acoustic.istft import inverse_stft
+from stapes.models.vevo2.acoustic.load import load_flow_matching, load_vocoder
+from stapes.models.vevo2.acoustic.mel import normalised_mel
 
 pytestmark = pytest.mark.parity
 

@@ -28,11 +28,11 @@ from models.vevo2.tokenizer_checkpoint import (
 )
 from parity.vevo2_input_oracle import coco
 from stapes.graph import Engine
-from stapes.models.vevo2.chroma import chromagram, stretched
-from stapes.models.vevo2.coco import CocoEncoder
-from stapes.models.vevo2.load_tokenizers import TokenizerLoader, Tokenizers
-from stapes.models.vevo2.statistics import read_statistics
-from stapes.models.vevo2.tokenizers import VoiceFeatures
+from stapes.models.vevo2.tokenizers.chroma import chromagram, stretched
+from stapes.models.vevo2.tokenizers.coco import CocoEncoder
+from stapes.models.vevo2.tokenizers.load import TokenizerLoader, Tokenizers
+from stapes.models.vevo2.tokenizers.statistics import read_statistics
+from stapes.models.vevo2.tokenizers.tokenizer import VoiceFeatures
 from stapes.models.vevo2.voice import Voice
 from stapes.tensors.torch_file import TorchFile
 

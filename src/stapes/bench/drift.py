@@ -21,9 +21,9 @@ from stapes.bench.synthetic import SAMPLING, decoder_spec, synthetic_tensors
 from stapes.decoder import Batch, Decoder, GenerateOptions, Prompt, SamplingOptions, load_weights
 from stapes.decoder.prompt import check_prompt
 from stapes.graph import NativeExecutor
-from stapes.models.vevo2.load import load_vevo2
-from stapes.models.vevo2.options import CodeOptions
-from stapes.models.vevo2.prompt import CodeRequest
+from stapes.models.vevo2.autoregressive.load import load_vevo2
+from stapes.models.vevo2.autoregressive.options import CodeOptions
+from stapes.models.vevo2.autoregressive.prompt import CodeRequest
 from stapes.options import KvFormat, RuntimeOptions, WeightFormat
 from stapes.weights import MatrixPacker
 

@@ -19,10 +19,15 @@ from stapes.bench.measure import open_engine, rounds_in_turn
 from stapes.bench.synthetic import RandomTensor
 from stapes.decoder.weights import Shapes
 from stapes.graph import NO_TRACE, NativeExecutor, NoTracer
-from stapes.models.vevo2 import flow_weights, vocoder_weights
-from stapes.models.vevo2.acoustic_config import FlowMatchingSpec, VocoderSpec
-from stapes.models.vevo2.flow_matching import DEFAULTS, FlowMatching, FlowOptions, initial_noise
-from stapes.models.vevo2.vocoder import Vocoder
+from stapes.models.vevo2.acoustic import flow_weights, vocoder_weights
+from stapes.models.vevo2.acoustic.config import FlowMatchingSpec, VocoderSpec
+from stapes.models.vevo2.acoustic.flow_matching import (
+    DEFAULTS,
+    FlowMatching,
+    FlowOptions,
+    initial_noise,
+)
+from stapes.models.vevo2.acoustic.vocoder import Vocoder
 from stapes.options import WeightFormat
 from stapes.system import default_threads
 from stapes.weights import CheckpointReader, MatrixPacker

@@ -13,7 +13,7 @@ from stapes.decoder import DecoderSpec, SamplingOptions
 from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.models.qwen3_asr.config import LAYOUT_HF, EncoderSpec, Qwen3AsrConfig
 from stapes.models.qwen3_asr.networks import expected_tensors
-from stapes.models.vevo2.options import CodeOptions
+from stapes.models.vevo2.autoregressive.options import CodeOptions
 from stapes.weights.matrix import bf16_to_f32, f32_to_bf16
 
 F32 = NDArray[np.float32]

@@ -18,12 +18,12 @@ from stapes.bench.measure import open_engine, rounds_in_turn
 from stapes.bench.synthetic import RandomTensor
 from stapes.decoder.weights import Shapes
 from stapes.graph import NO_TRACE, NativeExecutor, NoTracer
-from stapes.models.vevo2 import coco_weights, whisper_weights
-from stapes.models.vevo2.coco import CocoEncoder
-from stapes.models.vevo2.coco_weights import CocoSpec
+from stapes.models.vevo2.tokenizers import coco_weights, whisper_weights
+from stapes.models.vevo2.tokenizers.coco import CocoEncoder
+from stapes.models.vevo2.tokenizers.coco_weights import CocoSpec
+from stapes.models.vevo2.tokenizers.whisper import WhisperEncoder
+from stapes.models.vevo2.tokenizers.whisper_config import LAYOUTS, WhisperSpec
 from stapes.models.vevo2.voice import HOP, SAMPLE_RATE
-from stapes.models.vevo2.whisper import WhisperEncoder
-from stapes.models.vevo2.whisper_config import LAYOUTS, WhisperSpec
 from stapes.options import WeightFormat
 from stapes.system import default_threads
 from stapes.weights import CheckpointReader, MatrixPacker

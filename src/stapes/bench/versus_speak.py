@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stapes.bench.speak import RandomWeights, SpeakBench, flow_source, vocoder_source
 from stapes.errors import RequestError
-from stapes.models.vevo2.flow_matching import initial_noise
+from stapes.models.vevo2.acoustic.flow_matching import initial_noise
 from stapes.system import default_threads
 
 F32 = NDArray[np.float32]

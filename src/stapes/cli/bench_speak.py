@@ -72,7 +72,7 @@ def command(
     """
     from stapes.bench.speak import SpeakBench, run
     from stapes.graph import NO_TRACE
-    from stapes.models.vevo2.flow_matching import FlowOptions
+    from stapes.models.vevo2.acoustic.flow_matching import FlowOptions
 
     bench = SpeakBench(
         *(seconds, prompt_seconds, FlowOptions(steps)),

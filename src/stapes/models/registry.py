@@ -33,7 +33,9 @@ SPEECH = {
 #: The same of text models.
 TEXT = {"qwen2": "stapes.models.qwen_text", "qwen3": "stapes.models.qwen_text"}
 #: The same of models that write the codes of speech and singing.
-VOICE = {"vevo2": "stapes.models.vevo2.load"}  # its config.json says qwen2, its tokenizer more
+VOICE = {
+    "vevo2": "stapes.models.vevo2.autoregressive.load"
+}  # its config.json says qwen2, its tokenizer more
 
 #: The same of forced aligners.
 ALIGNERS = {"qwen3_forced_aligner": "stapes.models.qwen3_asr.aligner"}
@@ -109,7 +111,7 @@ def load_voice(
     tracer: NoTracer | None = None,
 ) -> VoiceModel:
     """See `stapes.load_voice`."""
-    from stapes.models.vevo2.open import open_voice
+    from stapes.models.vevo2.load import open_voice
 
     options = RuntimeOptions(weights, kv, threads, encoder_weights)
     place = None if whisper is None else Path(whisper)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from stapes.cli import main
-from stapes.models.vevo2.ar import Vevo2Decoder
-from stapes.models.vevo2.load import load_vevo2
+from stapes.models.vevo2.autoregressive.decoder import Vevo2Decoder
+from stapes.models.vevo2.autoregressive.load import load_vevo2
 from stapes.options import RuntimeOptions
 from vevo2_models import write_root
 

@@ -10,8 +10,8 @@ import pytest
 
 from models.vevo2.acoustic_checkpoint import PREPROCESS
 from stapes.errors import AudioError, ConfigError, RequestError
-from stapes.models.vevo2.acoustic_config import mel_spec
-from stapes.models.vevo2.mel import mel_frames, normalised_mel
+from stapes.models.vevo2.acoustic.config import mel_spec
+from stapes.models.vevo2.acoustic.mel import mel_frames, normalised_mel
 
 SPEC = mel_spec({"preprocess": PREPROCESS})
 

@@ -17,8 +17,8 @@ from models.vevo2.tokenizer_checkpoint import (
 )
 from stapes.errors import CheckpointError, TensorFileError
 from stapes.graph import Engine
-from stapes.models.vevo2.coco_weights import CocoSpec, expected_tensors, is_unused
-from stapes.models.vevo2.load_tokenizers import TokenizerLoader
+from stapes.models.vevo2.tokenizers.coco_weights import CocoSpec, expected_tensors, is_unused
+from stapes.models.vevo2.tokenizers.load import TokenizerLoader
 from tensors.torch_archive import write_tensors
 
 LOADER = TokenizerLoader(Engine(1))

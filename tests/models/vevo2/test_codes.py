@@ -11,10 +11,10 @@ import pytest
 from stapes.decoder import Decoder, GenerateOptions, generate
 from stapes.errors import ModelError, NumericError, RequestError
 from stapes.graph import Plan
-from stapes.models.vevo2.ar import Vevo2Decoder
-from stapes.models.vevo2.codes import GeneratedCodes
-from stapes.models.vevo2.options import CodeOptions
-from stapes.models.vevo2.prompt import CodeRequest
+from stapes.models.vevo2.autoregressive.codes import GeneratedCodes
+from stapes.models.vevo2.autoregressive.decoder import Vevo2Decoder
+from stapes.models.vevo2.autoregressive.options import CodeOptions
+from stapes.models.vevo2.autoregressive.prompt import CodeRequest
 from vevo2_models import ids
 
 REQUEST = CodeRequest("The quick brown fox.", style_text="La la", style_codes=range(100, 130))

@@ -12,10 +12,10 @@ import pytest
 from models.vevo2 import acoustic_checkpoint as made
 from stapes.errors import CancelledError, CheckpointError, ConfigError, NumericError, RequestError
 from stapes.graph import Engine, Executor, NativeExecutor, Plan, ReferenceExecutor
-from stapes.models.vevo2 import flow_weights
-from stapes.models.vevo2.acoustic_config import flow_matching_spec
-from stapes.models.vevo2.flow_matching import FlowMatching, FlowOptions, initial_noise
-from stapes.models.vevo2.load_acoustic import load_flow_matching
+from stapes.models.vevo2.acoustic import flow_weights
+from stapes.models.vevo2.acoustic.config import flow_matching_spec
+from stapes.models.vevo2.acoustic.flow_matching import FlowMatching, FlowOptions, initial_noise
+from stapes.models.vevo2.acoustic.load import load_flow_matching
 from stapes.tensors import open_safetensors
 from stapes.weights import CheckpointReader, MatrixPacker
 

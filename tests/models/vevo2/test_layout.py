@@ -13,11 +13,11 @@ import stapes
 from stapes.errors import CheckpointError, ConfigError, ModelError, RequestError
 from stapes.models.convert import convert
 from stapes.models.description import describe
+from stapes.models.vevo2.autoregressive.load import load_vevo2
+from stapes.models.vevo2.autoregressive.options import CodeOptions
+from stapes.models.vevo2.autoregressive.prompt import CodeRequest
 from stapes.models.vevo2.json5_files import read_json5_object
 from stapes.models.vevo2.layout import PARTS, find_layout
-from stapes.models.vevo2.load import load_vevo2
-from stapes.models.vevo2.options import CodeOptions
-from stapes.models.vevo2.prompt import CodeRequest
 from stapes.options import RuntimeOptions
 from text.bpe_folder import write_json
 from text_models import QWEN2, write_folder
@@ -103,7 +103,7 @@ def test_broken_json5(tmp_path, content, message):
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_whisper_lies_inside_or_beside(copy, inside):
-    with pytest.raises(ModelError, match=r"config\.json was looked for in .* or "):
+    with pytest.raises(ModelError, match=r"config\.json or a \.pt file was looked for in .* or "):
         find_layout(copy).whisper()
     place = (copy if inside else copy.parent) / "whisper-medium"
     place.mkdir()

@@ -18,10 +18,10 @@ from models.vevo2.voice_setting import voice_model as voice_model
 from models.vevo2.voice_setting import voice_root as voice_root
 from stapes.errors import AudioError, CancelledError, ModelError, RequestError
 from stapes.models.vevo2 import spoken, stages
-from stapes.models.vevo2.codes import GeneratedCodes
+from stapes.models.vevo2.autoregressive.codes import GeneratedCodes
+from stapes.models.vevo2.autoregressive.options import CodeOptions
+from stapes.models.vevo2.autoregressive.prompt import CodeRequest
 from stapes.models.vevo2.joining import LONGEST_PIECE, PAUSE, cuts, levelled
-from stapes.models.vevo2.options import CodeOptions
-from stapes.models.vevo2.prompt import CodeRequest
 from stapes.models.vevo2.request import VoiceOptions, VoiceRequest
 from stapes.models.vevo2.sound import VoiceProgress
 from stapes.models.vevo2.tasks import TASKS

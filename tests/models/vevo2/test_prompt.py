@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stapes.errors import RequestError
-from stapes.models.vevo2.ar import Vevo2Decoder
-from stapes.models.vevo2.prompt import CodeRequest
+from stapes.models.vevo2.autoregressive.decoder import Vevo2Decoder
+from stapes.models.vevo2.autoregressive.prompt import CodeRequest
 from stapes.models.vevo2.tasks import TASKS
 from vevo2_models import ids
 

@@ -15,11 +15,11 @@ from models.vevo2.tokenizer_checkpoint import (
 )
 from stapes.errors import NumericError, RequestError
 from stapes.graph import Engine, ReferenceExecutor
-from stapes.models.vevo2 import tokenizers as module
-from stapes.models.vevo2.coco import CocoEncoder
-from stapes.models.vevo2.coco_weights import read_coco, spec_from_tensors
-from stapes.models.vevo2.load_tokenizers import Tokenizers, load_tokenizers
-from stapes.models.vevo2.tokenizers import VoiceFeatures, WhisperFeatures
+from stapes.models.vevo2.tokenizers import tokenizer as module
+from stapes.models.vevo2.tokenizers.coco import CocoEncoder
+from stapes.models.vevo2.tokenizers.coco_weights import read_coco, spec_from_tensors
+from stapes.models.vevo2.tokenizers.load import Tokenizers, load_tokenizers
+from stapes.models.vevo2.tokenizers.tokenizer import VoiceFeatures, WhisperFeatures
 from stapes.models.vevo2.voice import Voice
 from stapes.tensors import open_safetensors
 from stapes.weights import CheckpointReader, MatrixPacker

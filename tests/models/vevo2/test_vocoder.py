@@ -11,11 +11,11 @@ import pytest
 from models.vevo2 import acoustic_checkpoint as made
 from stapes.errors import CheckpointError, ConfigError, NumericError, RequestError
 from stapes.graph import Engine, ReferenceExecutor
-from stapes.models.vevo2 import vocoder_weights
-from stapes.models.vevo2.acoustic_config import vocoder_spec
-from stapes.models.vevo2.istft import inverse_stft
-from stapes.models.vevo2.load_acoustic import load_vocoder
-from stapes.models.vevo2.vocoder import Vocoder
+from stapes.models.vevo2.acoustic import vocoder_weights
+from stapes.models.vevo2.acoustic.config import vocoder_spec
+from stapes.models.vevo2.acoustic.istft import inverse_stft
+from stapes.models.vevo2.acoustic.load import load_vocoder
+from stapes.models.vevo2.acoustic.vocoder import Vocoder
 from stapes.tensors import open_safetensors
 from stapes.weights import CheckpointReader, MatrixPacker
 

@@ -9,9 +9,15 @@ import pytest
 
 from models.vevo2.tokenizer_checkpoint import melody
 from stapes.errors import AudioError, RequestError
-from stapes.models.vevo2 import pitch
-from stapes.models.vevo2.chroma import chromagram, stretched
-from stapes.models.vevo2.pitch import f0_median, f0_track, folded_steps, pitch_steps, shifted
+from stapes.models.vevo2.tokenizers import pitch
+from stapes.models.vevo2.tokenizers.chroma import chromagram, stretched
+from stapes.models.vevo2.tokenizers.pitch import (
+    f0_median,
+    f0_track,
+    folded_steps,
+    pitch_steps,
+    shifted,
+)
 from stapes.models.vevo2.voice import Voice, read_voice
 
 

@@ -20,11 +20,11 @@ from models.vevo2.tokenizer_checkpoint import (
 )
 from stapes.errors import CheckpointError, ConfigError, ModelError, NumericError, TensorFileError
 from stapes.graph import Engine, ReferenceExecutor
-from stapes.models.vevo2.load_tokenizers import TokenizerLoader
-from stapes.models.vevo2.statistics import read_statistics
-from stapes.models.vevo2.whisper import WhisperEncoder
-from stapes.models.vevo2.whisper_files import open_whisper
-from stapes.models.vevo2.whisper_weights import read_whisper
+from stapes.models.vevo2.tokenizers.load import TokenizerLoader
+from stapes.models.vevo2.tokenizers.statistics import read_statistics
+from stapes.models.vevo2.tokenizers.whisper import WhisperEncoder
+from stapes.models.vevo2.tokenizers.whisper_files import open_whisper
+from stapes.models.vevo2.tokenizers.whisper_weights import read_whisper
 from stapes.weights import CheckpointReader, MatrixPacker
 from tensors.torch_archive import mapping, number, write_tensors
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from stapes.graph import Engine
-from stapes.models.vevo2.load_tokenizers import TokenizerPaths, Tokenizers, load_tokenizers
+from stapes.models.vevo2.tokenizers.load import TokenizerPaths, Tokenizers, load_tokenizers
 
 F32 = NDArray[np.float32]
 Tensors = dict[str, F32]

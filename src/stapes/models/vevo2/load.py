@@ -1,93 +1,56 @@
-"""Loads the autoregressive stage from its Hugging Face folder, or from a converted file."""
+"""Opens a published folder of Vevo2 as a model that speaks."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from functools import partial
+import os
 from pathlib import Path
-from typing import cast
 
-from stapes.decoder import Decoder, DecoderSpec, expected_tensors, read_weights
-from stapes.graph import NativeExecutor, NoTracer
-from stapes.models.config_reader import ConfigReader
-from stapes.models.decoder_config import decoder_spec
-from stapes.models.description import Description, Part
-from stapes.models.registry import VOICE, load_any
-from stapes.models.source import ModelSource
-from stapes.models.vevo2.ar import Vevo2Decoder
-from stapes.models.vevo2.layout import LICENSE
-from stapes.models.vevo2.options import DEFAULT_REPETITION_PENALTY
-from stapes.models.vevo2.tokens import CONTENT_STYLE_HZ, CodeTokens, read_code_tokens
+from stapes.errors import ModelError
+from stapes.graph import NO_TRACE, NoTracer
+from stapes.models.registry import VOICE, model_type
+from stapes.models.source import FolderSource
+from stapes.models.vevo2.acoustic.load import WEIGHTS as ACOUSTIC_WEIGHTS
+from stapes.models.vevo2.layout import find_layout
+from stapes.models.vevo2.parts import TOKENIZER_WEIGHTS, PartFormats, Parts
+from stapes.models.vevo2.pipeline import VoiceModel
 from stapes.options import RuntimeOptions, WeightFormat
-from stapes.text.folder import Folder
-from stapes.text.json_files import read_json_object, read_optional_object
-from stapes.text.tokenizer import Tokenizer
-
-DEFAULT_WEIGHTS: WeightFormat = "bf16"  # as published; see docs/models/vevo2.md
 
 
-def load_vevo2(path: str | Path, options: RuntimeOptions | None = None) -> Vevo2Decoder:
-    """Load the autoregressive stage.
+def open_voice(
+    model: str | Path,
+    path: Path,
+    options: RuntimeOptions,
+    acoustic: WeightFormat | None = None,
+    whisper: Path | None = None,
+    tracer: NoTracer | None = None,
+) -> VoiceModel:
+    """A model whose parts are loaded when they are needed.
 
     Args:
-        path: the root of the published folder, the folder of the AR in it, or a converted file.
-        options: formats and threads. The matrices are bf16 unless they say otherwise: with fewer
-            bits other codes are drawn than the published weights would draw.
+        model: what it is called.
+        path: the root of the published folder, or the folder of the autoregressive stage in it.
+        options: of the autoregressive stage; its encoder_weights are the format of the tokenizers.
+        acoustic: format of flow matching and vocoder.
+        whisper: where Whisper medium is; None looks inside the folder and beside it.
+        tracer: records the runs.
 
     Raises:
-        ModelError: a file is missing, damaged, or says what is not supported.
-        RequestError: a converted file is asked for in another format.
-        CapacityError: the weights do not fit into memory.
+        ModelError: it is no folder of Vevo2. RequestError: a format is unknown.
     """
-    return cast("Vevo2Decoder", load_any(path, options or RuntimeOptions(), VOICE))
-
-
-def load_source(
-    source: ModelSource, name: str, options: RuntimeOptions, tracer: NoTracer, started: float
-) -> Vevo2Decoder:
-    """Load a model from its source; loading is counted from `started` on. Raises ModelError."""
-    tokenizer = source.tokenizer()
-    spec, tokens = read_config(source.files, tokenizer)
-    penalty = read_repetition_penalty(source.files)
-    with source.readers(expected_tensors(spec), spec, options) as readers:
-        weights = read_weights(readers.decoder, spec)
-        make_executor: Callable[..., NativeExecutor] = partial(
-            NativeExecutor, engine=readers.engine, tracer=tracer
+    if path.is_file():
+        raise ModelError(
+            f"{path} is a file; a voice model is a folder, since it has more networks than a "
+            "converted file or GGUF holds."
         )
-        decoder = Decoder(spec, weights, make_executor, options.kv, tracer=tracer)
-    load_s = time.perf_counter() - started
-    tracer.stage("load", started, started + load_s)
-    return Vevo2Decoder(name, decoder, tokenizer, tokens, penalty, load_s)
-
-
-def describe(source: ModelSource) -> Description:
-    """See `models.description.Description`."""
-    spec, _ = read_config(source.files, source.tokenizer())
-    parts = {"decoder": Part(spec.sizes(), expected_tensors(spec))}
-    return Description("vevo2", parts, spec, int(60 * CONTENT_STYLE_HZ), LICENSE)
-
-
-def read_config(folder: Folder, tokenizer: Tokenizer) -> tuple[DecoderSpec, CodeTokens]:
-    """The decoder, whose only end is `<|im_end|>`, and the ids of the codes.
-
-    generation_config.json names a second end, which the publisher's code does not use.
-
-    Raises:
-        ConfigError: a file or value is missing, malformed, or asks for what is not supported.
-    """
-    config = ConfigReader(read_json_object(folder / "config.json"), "config.json")
-    tokens = read_code_tokens(tokenizer, config.integer("vocab_size"))
-    return decoder_spec(config, "qwen2", frozenset({tokens.turn_end})), tokens
-
-
-def read_repetition_penalty(folder: Folder) -> float:
-    """What generation_config.json says, the one value that the publisher's code takes from there.
-
-    ConfigError when it is no positive number.
-    """
-    where = "generation_config.json"
-    config = ConfigReader(read_optional_object(folder / where), where)
-    if "repetition_penalty" not in config:
-        return DEFAULT_REPETITION_PENALTY
-    return config.number("repetition_penalty")
+    if not path.is_dir():
+        raise ModelError(f"{path} does not exist.")
+    checked = RuntimeOptions(options.weights, options.kv, options.threads, acoustic)
+    if (path / "config.json").exists():
+        model_type(FolderSource(path), tuple(VOICE))
+    formats = PartFormats(
+        options,
+        tokenizers=options.encoder_weights or TOKENIZER_WEIGHTS,
+        acoustic=checked.encoder_weights or ACOUSTIC_WEIGHTS,
+    )
+    place = None if whisper is None else Path(os.path.abspath(whisper))
+    return VoiceModel(str(model), Parts(find_layout(path), formats, place, tracer or NO_TRACE))

@@ -11,17 +11,21 @@ from typing import Any, TypeVar, cast
 
 from stapes.errors import CapacityError, ConfigError
 from stapes.graph import NO_TRACE, Engine, NoTracer
-from stapes.models.vevo2.acoustic_config import MelSpec, mel_spec
-from stapes.models.vevo2.ar import Vevo2Decoder
-from stapes.models.vevo2.flow_matching import FlowMatching
+from stapes.models.vevo2.acoustic.config import MelSpec, mel_spec
+from stapes.models.vevo2.acoustic.flow_matching import FlowMatching
+from stapes.models.vevo2.acoustic.load import WEIGHTS as ACOUSTIC_WEIGHTS
+from stapes.models.vevo2.acoustic.load import load_flow_matching, load_vocoder
+from stapes.models.vevo2.acoustic.vocoder import Vocoder
+from stapes.models.vevo2.autoregressive.decoder import Vevo2Decoder
+from stapes.models.vevo2.autoregressive.load import load_vevo2
 from stapes.models.vevo2.layout import Vevo2Layout
-from stapes.models.vevo2.load import load_vevo2
-from stapes.models.vevo2.load_acoustic import WEIGHTS as ACOUSTIC_WEIGHTS
-from stapes.models.vevo2.load_acoustic import load_flow_matching, load_vocoder
-from stapes.models.vevo2.load_tokenizers import TokenizerLoader
 from stapes.models.vevo2.tasks import Task
-from stapes.models.vevo2.tokenizers import ContentStyleTokenizer, ProsodyTokenizer, WhisperFeatures
-from stapes.models.vevo2.vocoder import Vocoder
+from stapes.models.vevo2.tokenizers.load import TokenizerLoader
+from stapes.models.vevo2.tokenizers.tokenizer import (
+    ContentStyleTokenizer,
+    ProsodyTokenizer,
+    WhisperFeatures,
+)
 from stapes.models.vevo2.voice import HOP, SAMPLE_RATE
 from stapes.options import RuntimeOptions, WeightFormat
 from stapes.system import default_threads

@@ -10,10 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from stapes.audio.source import AudioSource
 from stapes.errors import AudioError, RequestError
-from stapes.models.vevo2.acoustic_config import MelSpec
-from stapes.models.vevo2.mel import normalised_mel
-from stapes.models.vevo2.pitch import f0_median, folded_steps
-from stapes.models.vevo2.tokenizers import ContentStyleTokenizer, ProsodyTokenizer, VoiceFeatures
+from stapes.models.vevo2.acoustic.config import MelSpec
+from stapes.models.vevo2.acoustic.mel import normalised_mel
+from stapes.models.vevo2.tokenizers.pitch import f0_median, folded_steps
+from stapes.models.vevo2.tokenizers.tokenizer import (
+    ContentStyleTokenizer,
+    ProsodyTokenizer,
+    VoiceFeatures,
+)
 from stapes.models.vevo2.voice import Voice, read_voice
 
 Codes = NDArray[np.int32]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stapes.errors import RequestError
-from stapes.models.vevo2.flow_matching import FlowOptions
-from stapes.models.vevo2.options import CodeOptions
+from stapes.models.vevo2.acoustic.flow_matching import FlowOptions
+from stapes.models.vevo2.autoregressive.options import CodeOptions
+from stapes.models.vevo2.autoregressive.tokens import CONTENT_STYLE_HZ
 from stapes.models.vevo2.reference import Reference
 from stapes.models.vevo2.tasks import Sound, Task, find_task
-from stapes.models.vevo2.tokens import CONTENT_STYLE_HZ
 
 _MOST_SEEDS = 2**63 - 1
 _LOUDEST_DB = 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stapes.models.vevo2.codes import GeneratedCodes
+from stapes.models.vevo2.autoregressive.codes import GeneratedCodes
 from stapes.models.vevo2.joining import F32, levelled, with_pauses
 from stapes.models.vevo2.reference import Reference
 from stapes.models.vevo2.request import VoiceOptions, VoiceRequest

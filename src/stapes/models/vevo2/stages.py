@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from stapes.decoder import FinishReason
 from stapes.errors import AudioError, CancelledError, RequestError
-from stapes.models.vevo2.codes import GeneratedCodes
+from stapes.models.vevo2.autoregressive.codes import GeneratedCodes
+from stapes.models.vevo2.autoregressive.prompt import CodeRequest
 from stapes.models.vevo2.parts import Parts
-from stapes.models.vevo2.prompt import CodeRequest
 from stapes.models.vevo2.reference import Reference
 from stapes.models.vevo2.request import VoiceOptions, VoiceRequest
 from stapes.models.vevo2.sound import OnProgress, ShouldCancel, VoiceProgress, VoiceTimings

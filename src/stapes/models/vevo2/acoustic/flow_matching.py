@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from stapes.errors import CancelledError, NumericError, RequestError
 from stapes.graph import Executor, Plan
-from stapes.models.vevo2.acoustic_config import FlowMatchingSpec
-from stapes.models.vevo2.flow_network import (
+from stapes.models.vevo2.acoustic.config import FlowMatchingSpec
+from stapes.models.vevo2.acoustic.flow_network import (
     build_body,
     build_codebook,
     build_condition,
@@ -25,7 +25,7 @@ from stapes.models.vevo2.flow_network import (
     build_steps,
     step_embedding,
 )
-from stapes.models.vevo2.flow_weights import FlowWeights
+from stapes.models.vevo2.acoustic.flow_weights import FlowWeights
 
 F32 = NDArray[np.float32]
 Codes = NDArray[np.integer[Any]]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.graph import GraphBuilder, Plan, View
-from stapes.models.vevo2.acoustic_config import FlowMatchingSpec
-from stapes.models.vevo2.flow_weights import Affine, FlowLayerWeights, FlowWeights, Mlp
+from stapes.models.vevo2.acoustic.config import FlowMatchingSpec
+from stapes.models.vevo2.acoustic.flow_weights import Affine, FlowLayerWeights, FlowWeights, Mlp
 
 F32 = NDArray[np.float32]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.decoder.weights import Shapes
-from stapes.models.vevo2.acoustic_config import VocoderSpec
-from stapes.models.vevo2.flow_weights import Affine
+from stapes.models.vevo2.acoustic.config import VocoderSpec
+from stapes.models.vevo2.acoustic.flow_weights import Affine
 from stapes.tensors.tensor import widen
 from stapes.weights import WeightReader
 from stapes.weights.reader import F32

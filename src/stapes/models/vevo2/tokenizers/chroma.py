@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stapes.errors import RequestError
-from stapes.models.vevo2.extra import voice_library
+from stapes.models.vevo2.tokenizers.extra import voice_library
 from stapes.models.vevo2.voice import F32, HOP, SAMPLE_RATE
 
 N_CHROMA = 24

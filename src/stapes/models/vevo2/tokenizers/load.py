@@ -9,24 +9,24 @@ from pathlib import Path
 
 from stapes.errors import CheckpointError
 from stapes.graph import NO_TRACE, Engine, Executor, NativeExecutor, NoTracer, Plan
-from stapes.models.vevo2.chroma import N_CHROMA
-from stapes.models.vevo2.coco import CocoEncoder
-from stapes.models.vevo2.coco_weights import (
+from stapes.models.vevo2.tokenizers.chroma import N_CHROMA
+from stapes.models.vevo2.tokenizers.coco import CocoEncoder
+from stapes.models.vevo2.tokenizers.coco_weights import (
     CocoSpec,
     expected_tensors,
     is_unused,
     read_coco,
     spec_from_tensors,
 )
-from stapes.models.vevo2.statistics import read_statistics
-from stapes.models.vevo2.tokenizers import (
+from stapes.models.vevo2.tokenizers.statistics import read_statistics
+from stapes.models.vevo2.tokenizers.tokenizer import (
     ContentStyleTokenizer,
     ProsodyTokenizer,
     WhisperFeatures,
 )
-from stapes.models.vevo2.whisper import WhisperEncoder
-from stapes.models.vevo2.whisper_files import open_whisper
-from stapes.models.vevo2.whisper_weights import read_whisper
+from stapes.models.vevo2.tokenizers.whisper import WhisperEncoder
+from stapes.models.vevo2.tokenizers.whisper_files import open_whisper
+from stapes.models.vevo2.tokenizers.whisper_weights import read_whisper
 from stapes.options import WeightFormat
 from stapes.tensors import check_tensors, open_safetensors
 from stapes.weights import CheckpointReader, MatrixPacker

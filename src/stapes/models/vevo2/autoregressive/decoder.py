@@ -11,10 +11,10 @@ from stapes.decoder import Batch, Decoder, GenerateOptions, Generation, Prompt, 
 from stapes.decoder.rows import run_rows
 from stapes.decoder.session import PREFILL_ROWS
 from stapes.errors import ModelError, RequestError
-from stapes.models.vevo2.codes import CodeReader, GeneratedCodes
-from stapes.models.vevo2.options import CodeOptions
-from stapes.models.vevo2.prompt import CodeRequest, prompt_ids
-from stapes.models.vevo2.tokens import CodeTokens
+from stapes.models.vevo2.autoregressive.codes import CodeReader, GeneratedCodes
+from stapes.models.vevo2.autoregressive.options import CodeOptions
+from stapes.models.vevo2.autoregressive.prompt import CodeRequest, prompt_ids
+from stapes.models.vevo2.autoregressive.tokens import CodeTokens
 from stapes.text.tokenizer import Tokenizer
 
 ShouldCancel = Callable[[], bool]

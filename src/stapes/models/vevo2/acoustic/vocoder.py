@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from stapes.errors import NumericError, RequestError
 from stapes.graph import Executor, GraphBuilder, Plan, View
 from stapes.graph.executor import Array
-from stapes.models.vevo2.acoustic_config import VocoderSpec
-from stapes.models.vevo2.istft import inverse_stft
-from stapes.models.vevo2.vocoder_weights import TAPS, BlockWeights, Norm, VocoderWeights
+from stapes.models.vevo2.acoustic.config import VocoderSpec
+from stapes.models.vevo2.acoustic.istft import inverse_stft
+from stapes.models.vevo2.acoustic.vocoder_weights import TAPS, BlockWeights, Norm, VocoderWeights
 
 F32 = NDArray[np.float32]
 

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from stapes.decoder.weights import Shapes
-from stapes.models.vevo2.affine import Affine, Norm, affine_shapes, read_affine, read_norm
-from stapes.models.vevo2.unfold import tap_channel
-from stapes.models.vevo2.whisper_config import WhisperNames, WhisperSpec
+from stapes.models.vevo2.tokenizers.affine import (
+    Affine,
+    Norm,
+    affine_shapes,
+    read_affine,
+    read_norm,
+)
+from stapes.models.vevo2.tokenizers.unfold import tap_channel
+from stapes.models.vevo2.tokenizers.whisper_config import WhisperNames, WhisperSpec
 from stapes.weights import WeightReader
 from stapes.weights.reader import F32
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from stapes.decoder import FinishReason
 from stapes.errors import ModelError
-from stapes.models.vevo2.tokens import CONTENT_STYLE_HZ, CodeTokens
+from stapes.models.vevo2.autoregressive.tokens import CONTENT_STYLE_HZ, CodeTokens
 from stapes.text.tokenizer import Tokenizer
 
 

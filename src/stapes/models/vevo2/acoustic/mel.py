@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stapes.audio.mel import mel_filters
 from stapes.errors import AudioError, RequestError
-from stapes.models.vevo2.acoustic_config import MelSpec
+from stapes.models.vevo2.acoustic.config import MelSpec
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from stapes.errors import AudioError, RequestError
-from stapes.models.vevo2.extra import voice_library
+from stapes.models.vevo2.tokenizers.extra import voice_library
 from stapes.models.vevo2.voice import F32, SAMPLE_RATE, WHISPER_RATE, Voice
 
 F0_HOP = 256

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stapes.errors import RequestError
+from stapes.models.vevo2.autoregressive.tokens import Codes, CodeTokens
 from stapes.models.vevo2.tasks import Task, find_task
-from stapes.models.vevo2.tokens import Codes, CodeTokens
 from stapes.text.tokenizer import Tokenizer
 
 # Word for word what the model was trained with.

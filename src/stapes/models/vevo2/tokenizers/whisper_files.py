@@ -9,14 +9,14 @@ from pathlib import Path
 
 from stapes.errors import ConfigError, TensorFileError
 from stapes.models.config_reader import ConfigReader
-from stapes.models.vevo2.whisper_config import (
+from stapes.models.vevo2.tokenizers.whisper_config import (
     WhisperNames,
     WhisperSpec,
     names_in,
     spec_from_config,
     spec_from_dims,
 )
-from stapes.models.vevo2.whisper_weights import expected_tensors
+from stapes.models.vevo2.tokenizers.whisper_weights import expected_tensors
 from stapes.tensors import TensorStore, check_tensors, open_safetensors
 from stapes.tensors.torch_file import TorchFile
 from stapes.text.json_files import read_json_object

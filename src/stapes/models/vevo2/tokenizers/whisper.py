@@ -14,10 +14,10 @@ import numpy as np
 from stapes.audio import log_mel
 from stapes.errors import NumericError
 from stapes.graph import Array, Executor, GraphBuilder, Plan, View
-from stapes.models.vevo2.unfold import unfolded
+from stapes.models.vevo2.tokenizers.unfold import unfolded
+from stapes.models.vevo2.tokenizers.whisper_config import WhisperSpec
+from stapes.models.vevo2.tokenizers.whisper_weights import WhisperLayerWeights, WhisperWeights
 from stapes.models.vevo2.voice import F32
-from stapes.models.vevo2.whisper_config import WhisperSpec
-from stapes.models.vevo2.whisper_weights import WhisperLayerWeights, WhisperWeights
 
 _EPS = 1e-5  # torch's default for LayerNorm, which Whisper keeps
 _HOP = 160  # samples of a mel frame

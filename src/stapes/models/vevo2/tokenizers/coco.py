@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from stapes.errors import NumericError
 from stapes.graph import Array, Executor, GraphBuilder, Plan, View
-from stapes.models.vevo2.coco_weights import (
+from stapes.models.vevo2.tokenizers.coco_weights import (
     DOWN_TAPS,
     EMBED_TAPS,
     CocoSpec,
     CocoWeights,
     ConvNextWeights,
 )
-from stapes.models.vevo2.unfold import unfolded
+from stapes.models.vevo2.tokenizers.unfold import unfolded
 from stapes.models.vevo2.voice import F32
 
 _EPS = 1e-6  # of all of the backbone's norms

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.decoder.weights import Shapes
-from stapes.models.vevo2.acoustic_config import FlowMatchingSpec
+from stapes.models.vevo2.acoustic.config import FlowMatchingSpec
 from stapes.weights import PackedMatrix, WeightReader
 from stapes.weights.reader import F32
 

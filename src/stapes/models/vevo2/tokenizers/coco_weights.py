@@ -15,8 +15,14 @@ from numpy.typing import NDArray
 
 from stapes.decoder.weights import Shapes
 from stapes.errors import CheckpointError
-from stapes.models.vevo2.affine import Affine, Norm, affine_shapes, read_affine, read_norm
-from stapes.models.vevo2.unfold import tap_channel
+from stapes.models.vevo2.tokenizers.affine import (
+    Affine,
+    Norm,
+    affine_shapes,
+    read_affine,
+    read_norm,
+)
+from stapes.models.vevo2.tokenizers.unfold import tap_channel
 from stapes.tensors import widen
 from stapes.weights import PackedMatrix, WeightReader
 from stapes.weights.reader import F32

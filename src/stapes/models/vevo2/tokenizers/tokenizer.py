@@ -9,12 +9,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.models.vevo2.chroma import chromagram, stretched
-from stapes.models.vevo2.coco import CocoEncoder
-from stapes.models.vevo2.pitch import shifted
-from stapes.models.vevo2.statistics import WhisperStatistics
+from stapes.models.vevo2.tokenizers.chroma import chromagram, stretched
+from stapes.models.vevo2.tokenizers.coco import CocoEncoder
+from stapes.models.vevo2.tokenizers.pitch import shifted
+from stapes.models.vevo2.tokenizers.statistics import WhisperStatistics
+from stapes.models.vevo2.tokenizers.whisper import WhisperEncoder
 from stapes.models.vevo2.voice import F32, HOP, SAMPLE_RATE, Voice
-from stapes.models.vevo2.whisper import WhisperEncoder
 
 Codes = NDArray[np.int32]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from stapes.graph import NO_TRACE, Engine, NativeExecutor, NoTracer
-from stapes.models.vevo2 import flow_weights, vocoder_weights
-from stapes.models.vevo2.acoustic_config import flow_matching_spec, vocoder_spec
-from stapes.models.vevo2.flow_matching import FlowMatching
-from stapes.models.vevo2.vocoder import Vocoder
+from stapes.models.vevo2.acoustic import flow_weights, vocoder_weights
+from stapes.models.vevo2.acoustic.config import flow_matching_spec, vocoder_spec
+from stapes.models.vevo2.acoustic.flow_matching import FlowMatching
+from stapes.models.vevo2.acoustic.vocoder import Vocoder
 from stapes.options import WeightFormat
 from stapes.tensors import check_tensors, open_safetensors
 from stapes.weights import CheckpointReader, MatrixPacker

@@ -1,0 +1,1 @@
+"""The autoregressive stage: text, prosody and style in, content-style codes out."""
