@@ -21,6 +21,7 @@ PUBLIC = [
     "load",
     "load_aligner",
     "load_text",
+    "load_voice",
 ]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,25 @@ def ready_model(model: str, options: RuntimeOptions, kinds: Iterable[str]) -> st
     return str(kept or converted(name, downloaded(name, tuple(kinds)), options))
 
 
+def ready_voice(model: str) -> str:
+    """What `stapes.load_voice` takes: of the hub's, the folder in its cache, downloaded if need be.
+
+    Raises:
+        ModelError, CapacityError: see `ready_model`.
+    """
+    from stapes.models.registry import hub_name
+    from stapes.models.vevo2 import published
+
+    name = hub_name(model)
+    if name is None or name.file is not None:
+        return model
+    found = published.find(name.repository)
+    if found is None:
+        with _downloading(f"{name} and {published.WHISPER}"):
+            found = published.fetch(name.repository)
+    return str(found)
+
+
 def original_model(model: str) -> str:
     """A model before it is converted: of the hub's, what is in its cache, downloaded if need be.
 
@@ -69,15 +89,22 @@ def downloaded(name: HubName, kinds: tuple[str, ...], *, newest: bool = False) -
 
     original = None if newest else hub.find(name)
     if original is None:
-        from huggingface_hub import constants
-
-        # What the client logs and warns of is told by our errors, in a sentence each.
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-        messages.note(f"downloading {name} from {constants.ENDPOINT}")
-        with warnings.catch_warnings(action="ignore"):
+        with _downloading(str(name)):
             original = hub.fetch(name, lambda folder: check_kind(folder, kinds))
     model_type(open_source(original), kinds)
     return original
+
+
+@contextmanager
+def _downloading(what: str) -> Iterator[None]:
+    """Say that a download begins, and keep the hub's client from saying more."""
+    from huggingface_hub import constants
+
+    # What the client logs and warns of is told by our errors, in a sentence each.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    messages.note(f"downloading {what} from {constants.ENDPOINT}")
+    with warnings.catch_warnings(action="ignore"):
+        yield
 
 
 def converted(name: HubName, original: Path, options: RuntimeOptions) -> Path:

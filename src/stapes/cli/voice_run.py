@@ -14,6 +14,7 @@ from stapes.cli import messages, stdout
 from stapes.cli.exits import DONE
 from stapes.cli.interrupt import interruptible
 from stapes.cli.progress import reporter_for_stderr
+from stapes.cli.ready import ready_voice
 from stapes.cli.tracing import tracing
 from stapes.errors import RequestError
 from stapes.output.files import STDIN
@@ -148,8 +149,8 @@ def _load(job: Job, request: VoiceRequest, tracer: Tracer | None) -> VoiceModel:
     import stapes
     from stapes.models.vevo2.tasks import find_task
 
-    name = job.given["model"]
-    model = stapes.load_voice(name, **{key: job.given[key] for key in _OF_THE_MODEL}, tracer=tracer)
+    name, given = job.given["model"], {key: job.given[key] for key in _OF_THE_MODEL}
+    model = stapes.load_voice(ready_voice(name), **given, tracer=tracer)
     messages.note(f"the weights of {name} are licensed {model.license}")
     with reporter_for_stderr().loading(name):
         model.parts.prepare(find_task(request.task))

@@ -123,6 +123,26 @@ def fetch(name: HubName, check: Callable[[Path], object] | None = None) -> Path:
         raise _translated(name, error) from error
 
 
+def fetch_files(repository: str, wanted: Callable[[str], bool]) -> Path:
+    """Download some files of a repository's newest revision, or what is missing of them.
+
+    Returns:
+        The folder of the revision in the hub's cache.
+
+    Raises:
+        ModelError: it cannot be fetched. CapacityError: the disk is full.
+    """
+    try:
+        from huggingface_hub import HfApi
+
+        files = [file.rfilename for file in HfApi().model_info(repository).siblings or ()]
+        return _download(repository, [file for file in files if wanted(file)])
+    except (StapesError, MemoryError):
+        raise
+    except Exception as error:  # as in `fetch`
+        raise _translated(HubName(repository), error) from error
+
+
 def _fetch(name: HubName, check: Callable[[Path], object] | None) -> Path:
     from huggingface_hub import HfApi
 

@@ -32,10 +32,9 @@ SPEECH = {
 }
 #: The same of text models.
 TEXT = {"qwen2": "stapes.models.qwen_text", "qwen3": "stapes.models.qwen_text"}
-#: The same of models that write the codes of speech and singing.
-VOICE = {
-    "vevo2": "stapes.models.vevo2.autoregressive.load"
-}  # its config.json says qwen2, its tokenizer more
+#: The same of models that write the codes of speech and singing: config.json says qwen2, the
+#: tokenizer more.
+VOICE = {"vevo2": "stapes.models.vevo2.autoregressive.load"}
 
 #: The same of forced aligners.
 ALIGNERS = {"qwen3_forced_aligner": "stapes.models.qwen3_asr.aligner"}
@@ -115,7 +114,20 @@ def load_voice(
 
     options = RuntimeOptions(weights, kv, threads, encoder_weights)
     place = None if whisper is None else Path(whisper)
-    return open_voice(model, find_model(model), options, acoustic_weights, place, tracer)
+    return open_voice(model, find_voice(model), options, acoustic_weights, place, tracer)
+
+
+def find_voice(model: str | Path) -> Path:
+    """The folder that a voice model's name or path stands for; one of the hub is downloaded.
+
+    ModelError when there is none.
+    """
+    name = hub_name(model)
+    if name is None or name.file is not None:
+        return find_model(model)
+    from stapes.models.vevo2 import published
+
+    return published.find(name.repository) or published.fetch(name.repository)
 
 
 def load_any(

@@ -25,7 +25,7 @@ from stapes.models.vevo2.json5_files import read_json5_object
 LICENSE = "CC-BY-NC-ND-4.0 (no commercial use, no redistribution of converted weights)"
 
 AR_FOLDER = "contentstyle_modeling"
-_VARIANTS = ("posttrained", "pretrained")  # of the AR; the first that is there is taken
+AR_VARIANTS = ("posttrained", "pretrained")  # of the AR; the first that is there is taken
 _WEIGHTS = "model.safetensors"
 _WHISPER = "whisper-medium"
 
@@ -120,16 +120,16 @@ def find_layout(path: str | Path) -> Vevo2Layout:
     if ar is None and (given / "config.json").exists():
         ar = given
     if ar is None and any((given / part.folder).is_dir() for part in PARTS.values()):
-        return Vevo2Layout(given / AR_FOLDER / _VARIANTS[0], given)
+        return Vevo2Layout(given / AR_FOLDER / AR_VARIANTS[0], given)
     if ar is None:
-        wanted = " or ".join(f"{AR_FOLDER}/{variant}" for variant in _VARIANTS)
+        wanted = " or ".join(f"{AR_FOLDER}/{variant}" for variant in AR_VARIANTS)
         raise ModelError(f"{path} holds no Vevo2 model: neither config.json nor {wanted}.")
     return Vevo2Layout(ar, ar.parents[1] if ar.parent.name == AR_FOLDER else None)
 
 
 def ar_folder(root: Path) -> Path | None:
     """The folder of the AR below the root of a published model, or None when there is none."""
-    for variant in _VARIANTS:
+    for variant in AR_VARIANTS:
         folder = root / AR_FOLDER / variant
         if (folder / "config.json").exists():
             return folder

@@ -19,6 +19,7 @@ from stapes.models.vevo2.acoustic.vocoder import Vocoder
 from stapes.models.vevo2.autoregressive.decoder import Vevo2Decoder
 from stapes.models.vevo2.autoregressive.load import load_vevo2
 from stapes.models.vevo2.layout import Vevo2Layout
+from stapes.models.vevo2.published import whisper_of
 from stapes.models.vevo2.tasks import Task
 from stapes.models.vevo2.tokenizers.load import TokenizerLoader
 from stapes.models.vevo2.tokenizers.tokenizer import (
@@ -145,7 +146,7 @@ class Parts:
             return cast("T", self._loaded[name])
 
     def _load_whisper(self) -> WhisperFeatures:
-        path = self._whisper or self.layout.whisper()
+        path = self._whisper or whisper_of(self.layout)
         return self._tokenizers.whisper(path, self.layout.whisper_stats())
 
     def _load_content_style(self) -> ContentStyleTokenizer:
