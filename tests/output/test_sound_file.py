@@ -51,7 +51,7 @@ def test_the_header_of_a_stream_and_of_too_much():
     assert struct.unpack("<I", header[4:8])[0] == 2**32 - 1
     with wave.open(io.BytesIO(wav_header(4, RATE) + b"\0\0\1\0")) as file:
         assert file.readframes(2) == b"\0\0\1\0"
-    with pytest.raises(RequestError, match="use .flac"):
+    with pytest.raises(RequestError, match=r"use \.flac"):
         wav_header(2**32, RATE)
 
 
