@@ -28,6 +28,7 @@ _PARTS: dict[str, Callable[[tables.Figures], str]] = {
     "versus": tables.versus,
     "runs": tables.runs,
     "stages": tables.stages,
+    "speak": tables.speak,
     "roofline": roofline,
 }
 

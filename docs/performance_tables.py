@@ -218,6 +218,31 @@ _RUN_PAIRS = {
 }
 
 
+def speak(figures: Figures) -> str:
+    """Seconds of the stages that make sound, beside torch's."""
+    if "speak" not in figures:
+        return NOTHING
+    line = figures["speak"]
+    peer = line.get("versus", {}).get("torch", {})
+    rows = [
+        [
+            *(what, line[f"{stage}_s"], line[f"{stage}_rtf"]),
+            *(peer.get(f"{stage}_s", "-"), f"{peer.get(f'{stage}_ratio', 0):g}"),
+        ]
+        for stage, what in (
+            ("flow", f"flow matching, {line['steps']} steps"),
+            ("vocoder", "vocoder"),
+        )
+    ]
+    caption = (
+        f"{line['seconds']} s of sound behind a prompt of {line['prompt_seconds']} s, "
+        f"{line['weights']}, {line['instruction_set']}, {line['threads']} threads; "
+        f"peak memory {line['peak_rss_mb']} MB.\n\n"
+    )
+    head = ["stage", "s", "s for 1 s of sound", "torch f32, s", "times as fast"]
+    return caption + table(head, rows)
+
+
 def stages(figures: Figures) -> str:
     """Seconds of the stages of a whole run, one column for each instruction set."""
     lines = [figures[step] for step in ("asr", "asr-best") if step in figures]

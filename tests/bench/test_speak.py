@@ -49,22 +49,25 @@ def test_the_peer_gets_the_same_codes_prompt_and_noise():
         assert versus["vocoder_difference"] < 1e-4
 
 
+class Peer:
+    """Gives what no model gives, and takes no time."""
+
+    name = "torch"
+
+    def __init__(self, bench: SpeakBench) -> None:
+        self._bench = bench
+
+    def mel(self) -> np.ndarray:
+        return np.full((self._bench.frames, self._bench.flow.mel_dim), 7, np.float32)
+
+    def samples(self) -> np.ndarray:
+        return np.ones(self._bench.frames * self._bench.vocoder.hop_size, np.float32)
+
+
 def test_a_peer_that_differs_shows():
-    class Peer:
-        name = "peer"
-
-        def __init__(self, bench):
-            self._bench = bench
-
-        def mel(self):
-            return np.zeros((self._bench.frames, 16), np.float32) + 7
-
-        def samples(self):
-            return np.ones(self._bench.frames * 480, np.float32)
-
-    figures = speak.run(small(), 1, Peer)
-    assert figures["versus"]["peer"]["flow_difference"] > 0.1
-    assert figures["versus"]["peer"]["vocoder_difference"] > 0.1
+    versus = speak.run(small(), 1, Peer)["versus"]["torch"]
+    assert versus["flow_difference"] > 0.1
+    assert versus["vocoder_difference"] > 0.1
 
 
 def test_random_weights_are_the_same_each_time_and_alive():

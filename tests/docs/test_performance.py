@@ -12,9 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from bench.test_asr import small  # noqa: F401  (a fixture)
+from bench.test_speak import Peer as SpeakPeer
+from bench.test_speak import small as small_speech
 from stapes.bench import asr as bench_asr
 from stapes.bench import decoder as bench_decoder
 from stapes.bench import kernels, measure
+from stapes.bench import speak as bench_speak
 from stapes.bench.startup import run as run_startup
 from stapes.cli.bench import command as bench
 from stapes.cli.root import root
@@ -98,6 +101,7 @@ def measured() -> dict[str, dict[str, object]]:
         "draft": beside("draft", "--positions", "4", "--tokens", "4"),
         "long": beside("long", "--pieces", "2", "--seconds", "1", "--tokens", "2"),
         "asr": bench_asr.run(run, 1, lambda given: Peer()),
+        "speak": bench_speak.run(small_speech(threads=1), 1, SpeakPeer),
         "load": load,
         "startup": run_startup(1),
     }
@@ -120,6 +124,8 @@ def test_every_field_that_the_tables_read_is_measured(small, quick, script, tmp_
     assert "| resident memory beyond weights and KV cache | ≤ 150 MB | 170 | no | - |" in page
     assert "| decode step of one at 4 positions |" in page
     assert "| numpy " in page
+    assert "| flow matching, 2 steps |" in page
+    assert "| vocoder |" in page
     assert "![A trace of one run](benchmarks/trace.svg)" in page
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parity
 
 #: codes, prompt frames: none, fewer and more than the first codes stand for, one frame left.
 SHAPES = ((1, 0), (7, 0), (9, 11), (30, 33), (5, 19))
-TOLERANCE = 1e-4  # of the largest value
+TOLERANCE = 1e-5  # of the largest value
 
 
 def error(actual: NDArray[Any], expected: NDArray[Any]) -> float:

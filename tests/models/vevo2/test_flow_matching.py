@@ -18,6 +18,8 @@ from stapes.models.vevo2.acoustic.flow_matching import FlowMatching, FlowOptions
 from stapes.models.vevo2.acoustic.load import load_flow_matching
 from stapes.tensors import open_safetensors
 from stapes.weights import CheckpointReader, MatrixPacker
+from stapes.weights.packed_file import Contents, PackedReader, open_packed, write_packed
+from stapes.weights.reader import Record, RecordingReader
 
 FEW = FlowOptions(steps=3, seed=1)
 
@@ -230,7 +232,7 @@ def test_a_prompt_that_leaves_nothing_is_refused_with_the_numbers(flow):
     "options",
     [
         *({"steps": value} for value in (0, -1, 1001, 2.0, True)),
-        *({"cfg": value} for value in (-0.1, float("nan"), float("inf"))),
+        *({"cfg": value} for value in (-0.1, float("nan"), float("inf"), "1")),
         *({"rescale": value} for value in (-0.1, 1.1, float("nan"))),
         *({"seed": value} for value in (-1, 2**64, 0.5)),
     ],
@@ -298,3 +300,21 @@ def test_the_published_sizes_are_354_million():
     config = made.flow_config(**published, cond_codebook_size=16384)
     shapes = flow_weights.expected_tensors(flow_matching_spec(config))
     assert sum(int(np.prod(shape)) for shape in shapes.values()) == pytest.approx(354e6, rel=3e-3)
+
+
+@pytest.mark.parametrize("weights", ["f32", "q8"])
+def test_a_converted_file_draws_the_same_mel(folder: Path, tmp_path: Path, weights: str):
+    """What is recorded while a checkpoint is read answers the same calls later."""
+    spec, record, engine = flow_matching_spec(made.flow_config()), Record(), Engine(2, "auto")
+    with open_safetensors(folder) as store:
+        reader = CheckpointReader(store, MatrixPacker(engine, weights))
+        flow_weights.read_flow_weights(RecordingReader(reader, record), spec)
+    write_packed(tmp_path / "flow.stapes", Contents(record.matrices, record.vectors))
+    file = open_packed(tmp_path / "flow.stapes")
+    assert file is not None
+    packed = PackedReader(file, flow_weights.arranged_tensors(spec))
+    read = flow_weights.read_flow_weights(packed, spec)
+    flow = FlowMatching(spec, read, partial(NativeExecutor, engine=engine))
+    codes, prompt = made.random_codes(3), made.random_mel(2)
+    expected = load(folder, weights).mel(codes, prompt, FEW)
+    assert flow.mel(codes, prompt, FEW).tobytes() == expected.tobytes()

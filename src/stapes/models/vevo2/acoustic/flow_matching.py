@@ -30,7 +30,7 @@ from stapes.models.vevo2.acoustic.flow_weights import FlowWeights
 F32 = NDArray[np.float32]
 Codes = NDArray[np.integer[Any]]
 
-_MOST_STEPS = 1000
+_MOST_STEPS, _MOST_CFG = 1000, 100
 _LONGEST_FRAMES = 30_000  # 10 minutes at 50 Hz: far beyond what the model was trained on
 
 
@@ -57,10 +57,10 @@ class FlowOptions:
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not whole or not least <= value <= most:
                 raise RequestError(f"{name} must lie between {least} and {most}, not {value!r}.")
-        if not 0 <= self.cfg <= 100:
-            raise RequestError(f"cfg must lie between 0 and 100, not {self.cfg!r}.")
-        if not 0 <= self.rescale <= 1:
-            raise RequestError(f"rescale must lie between 0 and 1, not {self.rescale!r}.")
+        for name, most in (("cfg", _MOST_CFG), ("rescale", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value <= most:
+                raise RequestError(f"{name} must lie between 0 and {most}, not {value!r}.")
 
 
 DEFAULTS = FlowOptions()

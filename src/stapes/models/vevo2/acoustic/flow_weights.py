@@ -90,6 +90,13 @@ def expected_tensors(spec: FlowMatchingSpec) -> Shapes:
     return shapes
 
 
+def arranged_tensors(spec: FlowMatchingSpec) -> Shapes:
+    """`expected_tensors` in the shapes in which they are packed, and lie in a converted file."""
+    twice = 2 * spec.hidden_size
+    doublings = {f"{_doubling(i)}.weight": (twice, twice) for i in range(spec.doublings)}
+    return expected_tensors(spec) | doublings
+
+
 def _mlp_sizes(spec: FlowMatchingSpec) -> dict[str, tuple[int, int]]:
     """Inputs and outputs of the four MLPs."""
     hidden = spec.hidden_size

@@ -22,7 +22,7 @@ from stapes.weights import CheckpointReader, MatrixPacker
 
 WEIGHTS: WeightFormat = "bf16"
 """What the acoustic stages are packed as: the many rows of these stages run as fast as with f32 and
-faster than with q8, with less error than with q8 (docs/models/vevo2.md)."""
+faster than with q8, with less error than with q8 (docs/models/vevo2-acoustic.md)."""
 
 
 def load_flow_matching(

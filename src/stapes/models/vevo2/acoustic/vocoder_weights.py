@@ -121,7 +121,8 @@ def _read_block(reader: WeightReader, prefix: str) -> BlockWeights:
 
 def _read_depthwise(reader: WeightReader, name: str, dim: int) -> F32:
     """[dim, 1, taps] as it is stored -> [taps, dim]."""
-    return np.ascontiguousarray(reader.vector(name).reshape(dim, TAPS).T)
+    matrix = reader.matrix(name, arrange=lambda words: words.reshape(dim, TAPS), exact=True)
+    return np.ascontiguousarray(matrix.to_f32().T)
 
 
 def _tap_channel(words: NDArray[Any]) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from stapes.text.folder import Folder
 from stapes.text.json_files import read_json_object, read_optional_object
 from stapes.text.tokenizer import Tokenizer
 
-DEFAULT_WEIGHTS: WeightFormat = "bf16"  # as published; see docs/models/vevo2.md
+DEFAULT_WEIGHTS: WeightFormat = "bf16"  # as published; see docs/models/vevo2-autoregressive.md
 
 
 def load_vevo2(path: str | Path, options: RuntimeOptions | None = None) -> Vevo2Decoder:
