@@ -17,10 +17,14 @@ import stapes.decoder
 from decoder.tiny import random_tensors
 from text_models import QWEN2, write_gguf
 from text_models import random_tensors as text_tensors
+from vevo2_voice import write_voice
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "api.md"
 TEXT = PAGE.read_text(encoding="utf-8")
+
+
+LOADERS = (stapes.load, stapes.load_aligner, stapes.load_text, stapes.load_voice)
 
 
 def listed(module: str) -> list[str]:
@@ -38,7 +42,7 @@ def test_the_names_are_the_public_ones(module: Any):
 def callables() -> Iterator[tuple[str, Any, str]]:
     """Functions, classes and methods by name, each with the text that explains it."""
     decoder = [getattr(stapes.decoder, name) for name in stapes.decoder.__all__]
-    for each in (stapes.load, stapes.load_aligner, stapes.load_text, *decoder):
+    for each in (*LOADERS, *decoder):
         about = each.__doc__ or ""
         if inspect.isfunction(each) or isinstance(each, type):
             yield each.__qualname__, each, about
@@ -73,6 +77,8 @@ def write_files(folder: Path) -> None:
     """What the code opens, under the names that it uses."""
     shutil.copy(ROOT / "examples" / "digits-3.wav", folder / "talk.wav")
     write_gguf(folder / "qwen2.5.gguf", QWEN2, text_tensors(QWEN2))
+    shutil.copy(ROOT / "examples" / "digits-5.wav", folder / "anna.wav")
+    write_voice(folder / "Vevo2")
 
 
 def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

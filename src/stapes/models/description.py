@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from stapes.decoder.weights import Shapes
 from stapes.errors import ModelError
 from stapes.models.converted import ConvertedSource
 from stapes.models.registry import open_source, package_of, settled_options
-from stapes.options import RuntimeOptions
+from stapes.options import RuntimeOptions, WeightFormat
 from stapes.weights import matrix_format, packed_size
 
 _CHUNK = 1 << 22
@@ -35,6 +35,29 @@ class Part:
 
 
 @dataclass(frozen=True)
+class FurtherPart:
+    """A network beside those that a model's source holds.
+
+    Attributes:
+        part: None when files of it are missing.
+        weights: the format of its matrices, unless the options say another one for encoders.
+        is_encoder: it reads audio, so that they may.
+        files: of its weights.
+        missing: why there is no part, in a sentence.
+    """
+
+    part: Part | None
+    weights: WeightFormat
+    is_encoder: bool = False
+    files: tuple[Path, ...] = ()
+    missing: str | None = None
+
+    def format(self, options: RuntimeOptions) -> WeightFormat:
+        """The format of its matrices."""
+        return (options.encoder_weights if self.is_encoder else None) or self.weights
+
+
+@dataclass(frozen=True)
 class Description:
     """What a model's package says of one.
 
@@ -44,6 +67,7 @@ class Description:
         spec: of the decoder.
         tokens_per_minute: positions that a minute of audio takes; None of text models.
         license: what the weights may be used for, where that is restricted.
+        further: networks in other folders, by name.
     """
 
     architecture: str
@@ -51,6 +75,7 @@ class Description:
     spec: DecoderSpec
     tokens_per_minute: int | None
     license: str | None = None
+    further: Mapping[str, FurtherPart] = field(default_factory=dict)
 
 
 def describe(path: Path, options: RuntimeOptions) -> dict[str, Any]:
@@ -80,15 +105,34 @@ def describe(path: Path, options: RuntimeOptions) -> dict[str, Any]:
         **({"license": description.license} if description.license else {}),
         "converted": isinstance(source, ConvertedSource),
         **{name: _part(part, formats[name]) for name, part in description.parts.items()},
-        "parameters": sum(_parameters(part) for part in description.parts.values()),
+        **{name: _further(part, options) for name, part in description.further.items()},
+        "parameters": sum(_parameters(part) for part in _all_parts(description)),
         "memory": {
-            "weights_bytes": weights_bytes or _packed_bytes(description, formats),
+            "weights_bytes": weights_bytes or _packed_bytes(description, formats, options),
             **_kv_memory(description, options.kv),
         },
         "files": [
-            {"file": str(file), "bytes": file.stat().st_size} for file in source.weight_files()
+            {"file": str(file), "bytes": file.stat().st_size}
+            for file in (
+                *source.weight_files(),
+                *(file for part in description.further.values() for file in part.files),
+            )
         ],
     }
+
+
+def _all_parts(description: Description) -> Iterator[Part]:
+    """Every network that is there."""
+    yield from description.parts.values()
+    yield from (further.part for further in description.further.values() if further.part)
+
+
+def _further(further: FurtherPart, options: RuntimeOptions) -> dict[str, Any]:
+    if further.part is None:
+        return {"missing": further.missing}
+    format = further.format(options)
+    bytes_ = _bytes_of(further.part, format)
+    return {**_part(further.part, format), "weights_bytes": bytes_}
 
 
 def _part(part: Part, format: str) -> dict[str, Any]:
@@ -101,12 +145,21 @@ def _parameters(part: Part) -> int:
     return sum(prod(shape) for shape in part.shapes.values())
 
 
-def _packed_bytes(description: Description, formats: Mapping[str, str]) -> int:
-    """What a checkpoint's weights take once they are packed."""
+def _packed_bytes(
+    description: Description, formats: Mapping[str, str], options: RuntimeOptions
+) -> int:
+    """What a checkpoint's weights take once they are packed, those of all its folders."""
+    own = sum(_bytes_of(part, formats[name]) for name, part in description.parts.items())
+    return own + sum(
+        _bytes_of(further.part, further.format(options))
+        for further in description.further.values()
+        if further.part
+    )
+
+
+def _bytes_of(part: Part, format: str) -> int:
     return sum(
-        packed_size(shape, matrix_format([tensor], formats[name]))
-        for name, part in description.parts.items()
-        for tensor, shape in part.shapes.items()
+        packed_size(shape, matrix_format([tensor], format)) for tensor, shape in part.shapes.items()
     )
 
 

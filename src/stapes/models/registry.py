@@ -34,7 +34,7 @@ SPEECH = {
 TEXT = {"qwen2": "stapes.models.qwen_text", "qwen3": "stapes.models.qwen_text"}
 #: The same of models that write the codes of speech and singing: config.json says qwen2, the
 #: tokenizer more.
-VOICE = {"vevo2": "stapes.models.vevo2.autoregressive.load"}
+VOICE = {"vevo2": "stapes.models.vevo2.load"}
 
 #: The same of forced aligners.
 ALIGNERS = {"qwen3_forced_aligner": "stapes.models.qwen3_asr.aligner"}

@@ -17,6 +17,7 @@ from models.vevo2.voice_setting import QUICK, recording, stapes_reference
 from models.vevo2.voice_setting import voice_model as voice_model
 from models.vevo2.voice_setting import voice_root as voice_root
 from stapes.errors import AudioError, CancelledError, ModelError, RequestError
+from stapes.models.description import describe
 from stapes.models.vevo2 import spoken, stages
 from stapes.models.vevo2.autoregressive.codes import GeneratedCodes
 from stapes.models.vevo2.autoregressive.options import CodeOptions
@@ -25,6 +26,7 @@ from stapes.models.vevo2.joining import LONGEST_PIECE, PAUSE, cuts, levelled
 from stapes.models.vevo2.request import VoiceOptions, VoiceRequest
 from stapes.models.vevo2.sound import VoiceProgress
 from stapes.models.vevo2.tasks import TASKS
+from stapes.options import RuntimeOptions
 
 VOICE = recording(1.7, 0, "la la la")
 STYLE = recording(1.3, 1, "do re mi")
@@ -515,6 +517,29 @@ def test_parts_are_loaded_once_and_when_they_are_needed(voice_root):
     model.parts.prepare(TASKS["editing"])
     assert set(model.parts.load_s) == {*first, "ar", "prosody_tokenizer"}
     assert {name: model.parts.load_s[name] for name in first} == first
+
+
+def test_info_tells_of_every_part(voice_root):
+    told = describe(voice_root, RuntimeOptions())
+    names = ("whisper", "content_style_tokenizer", "prosody_tokenizer", "flow_matching", "vocoder")
+    formats = [told[name]["weights"] for name in ("decoder", *names)]
+    assert formats == ["bf16", "f32", "f32", "f32", "bf16", "bf16"]
+    assert told["parameters"] == sum(told[name]["parameters"] for name in ("decoder", *names))
+    further = sum(told[name]["weights_bytes"] for name in names)
+    assert 0 < told["memory"]["weights_bytes"] - further < 2 * told["memory"]["weights_bytes"] / 3
+    assert told["flow_matching"]["cond_codebook_size"] == 16384
+    assert {Path(file["file"]).name for file in told["files"]} == {"model.safetensors"}
+    assert len(told["files"]) == 6
+    asked = describe(voice_root, RuntimeOptions("q8", encoder_weights="q8"))
+    assert [asked[name]["weights"] for name in names[:3]] == ["q8"] * 3
+
+
+def test_info_tells_what_is_missing(voice_root, tmp_path):
+    root = shutil.copytree(voice_root, tmp_path / "Vevo2")
+    (root / "vocoder" / "model.safetensors").unlink()
+    told = describe(root, RuntimeOptions())
+    assert "lacks model.safetensors" in told["vocoder"]["missing"]
+    assert len(told["files"]) == 5
 
 
 def test_what_is_no_voice_model(tmp_path, voice_root):

@@ -1,19 +1,38 @@
-"""Opens a published folder of Vevo2 as a model that speaks."""
+"""Opens a published folder of Vevo2 as a model that speaks.
+
+It is also what the registry knows: `load_source` is that of the autoregressive stage, the part that
+converting and benchmarks work on; `describe` tells of all of them.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from stapes.errors import ModelError
 from stapes.graph import NO_TRACE, NoTracer
+from stapes.models.description import Description
 from stapes.models.registry import VOICE, model_type
-from stapes.models.source import FolderSource
+from stapes.models.source import FolderSource, ModelSource
 from stapes.models.vevo2.acoustic.load import WEIGHTS as ACOUSTIC_WEIGHTS
+from stapes.models.vevo2.autoregressive import load as ar
+from stapes.models.vevo2.description import further_parts
 from stapes.models.vevo2.layout import find_layout
 from stapes.models.vevo2.parts import TOKENIZER_WEIGHTS, PartFormats, Parts
 from stapes.models.vevo2.pipeline import VoiceModel
 from stapes.options import RuntimeOptions, WeightFormat
+
+DEFAULT_WEIGHTS = ar.DEFAULT_WEIGHTS
+load_source = ar.load_source
+
+
+def describe(source: ModelSource) -> Description:
+    """See `models.description.Description`; of a folder, with all parts around the stage."""
+    told = ar.describe(source)
+    if not source.path.is_dir():
+        return told
+    return replace(told, further=further_parts(find_layout(source.path)))
 
 
 def open_voice(
