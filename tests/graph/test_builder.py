@@ -85,6 +85,20 @@ def test_a_slot_is_given_away_only_after_its_last_reader(
         holder[slot] = op.output.buffer.index
 
 
+@pytest.mark.parametrize(("rows", "picked"), [(2, 9), (9, 2)])
+def test_dimensions_share_slots_and_a_slot_has_room_for_either(rows: int, picked: int) -> None:
+    g = GraphBuilder("rows", "picked")
+    x = g.gelu(g.gelu(g.input("x", "rows", 8)))
+    y = g.gelu(g.gelu(g.take_rows(x, g.index_input("index", "picked"))))
+    g.output("y", g.gelu(y))
+    plan = g.build()
+    assert len({slot for slot in plan.slots if slot >= 0}) == 2
+    index = np.arange(picked, dtype=np.int32) % rows
+    inputs = {"x": normal(rows, 8), "index": index}
+    native = NativeExecutor(plan, _native.Engine(1)).run(inputs)["y"]
+    np.testing.assert_allclose(native, ReferenceExecutor(plan).run(inputs)["y"], atol=1e-6)
+
+
 def test_a_chain_needs_two_slots_of_a_size() -> None:
     g = GraphBuilder("rows")
     x = g.input("x", "rows", 8)

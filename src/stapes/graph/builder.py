@@ -216,25 +216,26 @@ class GraphBuilder:
     def _assign_slots(self) -> list[int]:
         """A slot for each buffer; -1 for inputs and outputs, which live in the caller's memory.
 
-        Buffers of one dimension and size share a slot when their lifetimes do not overlap. Op i's
-        result is placed before its operands are freed, so no op writes over what it reads.
+        Buffers of one size share a slot when their lifetimes do not overlap, whatever their
+        dimensions: a run gives a slot what its largest buffer takes. Op i's result is placed before
+        its operands are freed, so no op writes over what it reads.
         """
         external = {v.buffer.index for v in (*self._inputs.values(), *self._outputs.values())}
         last_use = {view.buffer.index: i for i, op in enumerate(self._ops) for view in op.inputs}
         slots = [-1] * len(self._buffers)
-        free: dict[tuple[str, int], list[int]] = {}
+        free: dict[int, list[int]] = {}
         count = 0
         for i, op in enumerate(self._ops):
             result = op.output.buffer
             if result.index not in external:
-                reusable = free.setdefault((result.dim, result.row_elements), [])
+                reusable = free.setdefault(result.row_elements, [])
                 if not reusable:
                     reusable.append(count)
                     count += 1
                 slots[result.index] = reusable.pop()
             for buffer in {view.buffer for view in op.inputs} | {result}:
                 if slots[buffer.index] >= 0 and last_use.get(buffer.index, i) == i:
-                    free[buffer.dim, buffer.row_elements].append(slots[buffer.index])
+                    free[buffer.row_elements].append(slots[buffer.index])
         return slots
 
     def _fresh(self, name: str) -> str:
