@@ -14,12 +14,15 @@ PUBLIC = [
     "RequestError",
     "SpeechModel",
     "StapesError",
+    "StreamEvent",
+    "StreamPolicy",
     "Timings",
     "TokenCounts",
     "Transcript",
     "__version__",
     "load",
     "load_text",
+    "stream",
 ]
 
 

@@ -1,4 +1,4 @@
-"""A stretch of a recording that moves on: samples come at its end and are forgotten at its start."""
+"""A stretch of a recording that moves on: samples come at its end and go at its start."""
 
 from __future__ import annotations
 
