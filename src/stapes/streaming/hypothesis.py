@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stapes.audio import SAMPLE_RATE
-from stapes.decoder import FinishReason, GenerateResult
+from stapes.decoder import FinishReason, GenerateResult, LoopDetector
 from stapes.models.qwen3_asr.model import Transcriber
 from stapes.models.qwen3_asr.pieces import token_budget
 from stapes.models.qwen3_asr.postprocess import repeats_context
@@ -114,7 +114,8 @@ class Hypothesis:
         self.finish_reason = result.finish_reason
 
     def _trouble(self, result: GenerateResult) -> str | None:
-        if result.finish_reason == "loop" or collapse_repetitions(self._text())[1]:
+        looped = result.finish_reason == "loop" or is_loop(self.ids)
+        if looped or collapse_repetitions(self._text())[1]:
             return "the model repeated itself without end"
         if repeats_context(self._text(), self._asked.context):
             return "the model gave back the context and nothing else"
@@ -175,6 +176,12 @@ def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     """How many first ids are the same."""
     pairs = zip(left, right, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(left), len(right)))
+
+
+def is_loop(ids: Sequence[int]) -> bool:
+    """Whether they repeat without end; a loop may lie across several answers."""
+    detector = LoopDetector()
+    return any(detector.feed(token) is not None for token in ids)
 
 
 def whole_words(ids: Sequence[int], limit: int, tokenizer: Tokenizer) -> int:
