@@ -38,8 +38,9 @@ NATIVE = {"graph", "weights"}
 # Models, each in a folder of its own.
 FAMILIES = {folder.name for folder in (ROOT / "src/stapes/models").iterdir() if folder.is_dir()}
 
-# A benchmark runs what it is compared with, when that is there.
+# A benchmark runs what it is compared with, and a microphone is heard, when that is there.
 OPTIONAL = {
+    "stapes.cli.listen_sources": {"sounddevice"},
     "stapes.bench.versus": {"torch", "transformers"},
     "stapes.bench.versus_fidelity": {"transformers"},
     "stapes.bench.versus_ggml": {"libggml"},

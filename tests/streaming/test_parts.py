@@ -156,8 +156,14 @@ def test_feeding_and_taking_at_the_same_time_lose_nothing():
 
 def test_an_utterance_begins_the_count_anew():
     pace = Pace(StreamPolicy())
-    assert pace.take(Task(0, 0, 1, 1, False)) is None
-    assert pace.take(Task(0, 0, 1, 0, True)) is None
-    assert pace.take(Task(1, 0, 1, 1, False)) is None
-    assert "takes 6 s of audio, not 2" in (pace.take(Task(1, 0, 1, 4, True)) or "")
+    assert pace.take(Task(0, 0, 1, 1, False), 9.0) is None
+    assert pace.take(Task(0, 0, 1, 0, True), 9.0) is None
+    assert pace.take(Task(1, 0, 1, 1, False), 9.0) is None
+    assert "takes 6 s of audio, not 2" in (pace.take(Task(1, 0, 1, 4, True), 2.1) or "")
     assert pace.steps == 3
+
+
+def test_audio_in_one_piece_is_no_lag():
+    pace = Pace(StreamPolicy())
+    assert pace.take(Task(0, 0, 1, 4, True), 1.9) is None
+    assert pace.steps == 4

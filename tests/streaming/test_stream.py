@@ -220,8 +220,10 @@ def test_the_lag_is_the_time_from_the_audio_to_the_event(model: Qwen3Asr, say):
 
 def test_steps_are_left_out_when_there_is_no_time_and_said(model: Qwen3Asr, say):
     said = say()
-    stream = make(model)
+    clock = Clock()
+    stream = make(model, clock=clock)
     stream.feed(babble(3 * RATE))
+    clock.now += 1.2
     events = drain(stream)
     assert [seconds for seconds, _ in said.asked] == pytest.approx([1.0, 2.0, 2.5], abs=0.1)
     assert texts(events, "notice") == [

@@ -26,14 +26,17 @@ class Pace:
         self._in_time = 0
         self.steps = 1
 
-    def take(self, task: Task) -> str | None:
-        """A look is taken; a sentence when that makes a difference."""
+    def take(self, task: Task, lag_s: float) -> str | None:
+        """A look is taken, so many seconds behind its audio; a sentence when that is news.
+
+        Audio that comes in one piece makes longer steps, too, and no lag: that is no news.
+        """
         if task.utterance != self._utterance:
             self._utterance, self._before = task.utterance, 0
         if task.is_final:
             return None
         self.steps, self._before = task.step - self._before, task.step
-        if self.steps > self._said:
+        if self.steps > self._said and lag_s > self._policy.step_s:
             self._said, self._in_time = self.steps, 0
             return (
                 "The machine does not keep up: a step now takes "

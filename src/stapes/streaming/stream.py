@@ -123,6 +123,11 @@ class Stream:
             return True
         return self._intake.ended and not self._heard_all
 
+    @property
+    def waiting_s(self) -> float:
+        """Seconds of audio that was fed and that `poll` has not looked at yet."""
+        return self._intake.waiting / SAMPLE_RATE
+
     def poll(self) -> list[StreamEvent]:
         """Do a bounded piece of work, at most one run of a network; what became known, in order.
 
@@ -215,7 +220,7 @@ class Stream:
         try:
             if task.end > task.start:
                 yield from self._read(task, hypothesis)
-            said = self._pace.take(task)
+            said = self._pace.take(task, self._lag_s(task.end))
             if said is not None and not self._intake.ended:
                 self._say("notice", said, task)
             if task.is_final:
