@@ -38,7 +38,7 @@ def test_the_names_are_the_public_ones(module: Any):
 def callables() -> Iterator[tuple[str, Any, str]]:
     """Functions, classes and methods by name, each with the text that explains it."""
     decoder = [getattr(stapes.decoder, name) for name in stapes.decoder.__all__]
-    for each in (stapes.load, stapes.load_text, *decoder):
+    for each in (stapes.load, stapes.load_text, stapes.stream, stapes.StreamPolicy, *decoder):
         about = each.__doc__ or ""
         if inspect.isfunction(each) or isinstance(each, type):
             yield each.__qualname__, each, about
