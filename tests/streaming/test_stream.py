@@ -374,6 +374,41 @@ def test_an_error_costs_one_look(model: Qwen3Asr, say, monkeypatch):
     assert texts(stream.finish()) == ["1 2 3 4 5"]
 
 
+def test_an_error_at_the_end_leaves_what_was_committed(model: Qwen3Asr, say, monkeypatch):
+    said = say()
+
+    def broken(*args: Any) -> Iterator[None]:
+        raise NumericError("The logits hold a NaN.")
+        yield
+
+    stream = make(model, ROOMY)
+    stream.feed(babble(int(4.2 * RATE)))
+    events = drain(stream)
+    monkeypatch.setattr(readers, "_answer", broken)
+    with pytest.raises(NumericError):
+        stream.finish()
+    monkeypatch.setattr(readers, "_answer", said)
+    events += stream.finish()
+    (final,) = finals(events)
+    assert final.text == "".join(texts(events, "committed")) != ""
+    assert final.finish_reason == "cancelled"
+
+
+def test_a_detector_that_fails_is_told_once(model: Qwen3Asr):
+    class Failing:
+        note: str | None = None
+
+        def probability(self, frame: np.ndarray) -> float:
+            self.note = "The speech detector failed."
+            return 0.1
+
+    stream = make(model, detector=Failing(), note="Speech is told by its energy alone.")
+    assert texts(listen(stream, cut(babble(RATE), 1_000)), "notice") == [
+        "Speech is told by its energy alone.",
+        "The speech detector failed.",
+    ]
+
+
 def test_a_model_that_cannot_stream_is_refused(tmp_path: Path):
     model = stapes.load(audio8_checkpoint.write_checkpoint(tmp_path), weights="f32", threads=1)
     with pytest.raises(RequestError, match="cannot transcribe live"):

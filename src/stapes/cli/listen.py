@@ -149,7 +149,8 @@ def run(job: Job) -> int:
         stream = _stream(job, source)
         output = _output(job, source.name)
         try:
-            _listen(stream, source, output, is_interrupted)
+            most_s = 0.0 if job.fast else _MOST_WAITING_S
+            _listen(stream, source, output, is_interrupted, most_s)
         finally:
             output.close()
         for sentence in source.warnings():
@@ -206,9 +207,14 @@ def _output(job: Job, source: str) -> Output:
 
 
 def _listen(
-    stream: Stream, source: Source, output: Output, is_interrupted: Callable[[], bool]
+    stream: Stream,
+    source: Source,
+    output: Output,
+    is_interrupted: Callable[[], bool],
+    most_waiting_s: float,
 ) -> None:
-    while not is_interrupted() and _feed(stream, source):
+    """Until the audio ends, or Ctrl-C; most_waiting_s 0 takes audio when all else is done."""
+    while not is_interrupted() and _feed(stream, source, most_waiting_s):
         for event in stream.poll():
             output.show(event)
     stream.end()
@@ -217,11 +223,11 @@ def _listen(
             output.show(event)
 
 
-def _feed(stream: Stream, source: Source) -> bool:
+def _feed(stream: Stream, source: Source, most_waiting_s: float) -> bool:
     """Feed what has come, and wait for it when there is nothing else to do; False at the end."""
     wait_s = 0.0 if stream.pending else _WAIT_S
     try:
-        while stream.waiting_s < _MOST_WAITING_S:
+        while not stream.pending or stream.waiting_s < most_waiting_s:
             block = source.take(wait_s)
             if block is None:
                 return True

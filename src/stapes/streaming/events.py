@@ -29,7 +29,8 @@ class StreamEvent:
             spoken between the two.
         language: Hugging Face's English name, None while none is known.
         lag_s: seconds from the feeding of the audio at end_s to this event.
-        utterance: counts utterances from 0; the finals of those without text are left out.
+        utterance: counts utterances from 0; the finals of those without text are left out. -1 for
+            notices that concern none.
         step_s: seconds of audio from the last look at the utterance to this one.
         finish_reason: of a final, as for `Segment`.
         words: of a final, with times, when there is an aligner.

@@ -151,6 +151,11 @@ class Hypothesis:
             return None
         return self._settle(self.committed_text + text, len(self.ids))
 
+    def give_up(self) -> bool:
+        """There is no last answer: what was committed is all. Whether that is anything."""
+        self.ids, self.finish_reason = self.forced_ids, "cancelled"
+        return bool(self.committed)
+
     def doubts(self, task: Task) -> list[str]:
         """What the user should know about a finished utterance."""
         where = f"{task.start / SAMPLE_RATE:.1f}-{task.end / SAMPLE_RATE:.1f} s"

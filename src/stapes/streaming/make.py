@@ -31,12 +31,13 @@ def make_stream(
     TranscribeOptions(language=language, context=context)  # checks both
     forced = None if language is None else canonical_language(language)
     asked = Asked(policy or StreamPolicy(), forced, context)
-    detector = speech_detector()[0] if vad else None
+    detector, note = speech_detector() if vad else (None, None)
     return Stream(
         transcriber,
         asked,
         sample_rate=sample_rate,
         detector=detector,
+        note=note,
         aligner=aligner,
         reuse=reuse,
     )

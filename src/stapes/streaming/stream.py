@@ -17,11 +17,11 @@ from stapes.errors import StapesError
 from stapes.models.qwen3_asr.model import Transcriber
 from stapes.models.transcript import Word
 from stapes.streaming.aligning import Aligner
-from stapes.streaming.events import EventType, StreamEvent
-from stapes.streaming.hypothesis import Asked, Hypothesis, Settled
+from stapes.streaming.events import StreamEvent
+from stapes.streaming.hypothesis import Asked, Hypothesis
 from stapes.streaming.intake import Intake, alone
-from stapes.streaming.pace import Pace
 from stapes.streaming.readers import ColdReader, KeepingReader, Question, Reader, floor_frames
+from stapes.streaming.telling import Teller
 from stapes.streaming.utterances import Segmenter, Task
 
 _HEARD_SAMPLES = 4 * SAMPLE_RATE  # in one call of poll: 125 frames of the detector
@@ -51,13 +51,14 @@ class Stream:
     that feed, or two that poll, at once are a RequestError.
 
     What goes wrong in `poll` is raised there and costs the look that it happened in; the stream
-    goes on.
+    goes on. When that was the last look at an utterance, what was committed is its final text.
 
     Args:
         model: that transcribes.
         asked: policy, forced language and context.
         sample_rate: Hz of what is fed.
         detector: tells speech, of this stream alone; None takes everything for speech.
+        note: a sentence about the detector, which becomes the first notice.
         aligner: gives finals the times of their words.
         reuse: False computes everything anew at each look: for comparison.
         on_look: called with every look, for figures.
@@ -71,6 +72,7 @@ class Stream:
         *,
         sample_rate: int = SAMPLE_RATE,
         detector: SpeechDetector | None = None,
+        note: str | None = None,
         aligner: Aligner | None = None,
         reuse: bool = True,
         on_look: Callable[[Look], None] | None = None,
@@ -79,22 +81,20 @@ class Stream:
         self.policy = asked.policy
         _check_room(model, asked)
         self._model, self._asked, self._aligner = model, asked, aligner
-        self._on_look, self._clock = on_look, clock
+        self._on_look = on_look
         self._intake = Intake(sample_rate, self.policy.max_backlog_s, clock)
         self._segmenter = Segmenter(self.policy, detector)
         self._detector = detector
         self._reader: Reader = (KeepingReader if reuse else ColdReader)(model, asked)
-        self._pace = Pace(self.policy)
+        self._teller = Teller(self.policy, self._intake, clock)
+        if note is not None:
+            self._teller.notice(note)
         self._polling = threading.Lock()
         self._tasks: deque[Task] = deque()
         self._work: Iterator[None] | None = None
-        self._events: list[StreamEvent] = []
         self._heard_all = False
         self._hypothesis: Hypothesis | None = None
         self._utterance = -1
-        self._shown = False  # whether a partial text stands that no event has replaced
-        self._stalled = False
-        self._detector_failed = False
 
     # -- what users call -----------------------------------------------------------------------
 
@@ -143,9 +143,8 @@ class Stream:
                 self._work = self._next_work()
             if self._work is not None:
                 self._advance(self._work)
-            self._watch()
-            events, self._events = self._events, []
-            return events
+            self._teller.watch(not self.pending and not self._intake.ended, self._detector)
+            return self._teller.take()
 
     def finish(self) -> list[StreamEvent]:
         """No more audio will come: do all the work that is left and return its events."""
@@ -220,13 +219,15 @@ class Stream:
         try:
             if task.end > task.start:
                 yield from self._read(task, hypothesis)
-            said = self._pace.take(task, self._lag_s(task.end))
-            if said is not None and not self._intake.ended:
-                self._say("notice", said, task)
+            self._teller.pace(task)
             if task.is_final:
                 yield from self._finish_utterance(task, hypothesis)
             else:
                 self._show(task, hypothesis)
+        except Exception:
+            if task.is_final and hypothesis.give_up():
+                self._teller.final(task, hypothesis, ())
+            raise
         finally:
             if task.is_final:
                 self._hypothesis = None
@@ -255,41 +256,24 @@ class Stream:
         if task.commits:
             settled = hypothesis.commit(task.end)
             if settled is not None:
-                self._say_settled(settled, hypothesis)
-        text = hypothesis.partial()
-        if text or self._shown:
-            self._say("partial", text, task, hypothesis, hypothesis.settled_at)
-        self._shown = bool(text)
+                self._teller.committed(settled, task, hypothesis)
+        self._teller.partial(hypothesis.partial(), task, hypothesis)
 
     def _finish_utterance(self, task: Task, hypothesis: Hypothesis) -> Iterator[None]:
         settled = hypothesis.finish()
         if settled is not None:
-            self._say_settled(settled, hypothesis)
-        elif self._shown:
-            self._say("partial", "", task, hypothesis, hypothesis.settled_at)
-        self._shown = False
+            self._teller.committed(settled, task, hypothesis)
+        else:
+            self._teller.partial("", task, hypothesis)
         for sentence in hypothesis.doubts(task):
-            self._say("notice", sentence, task)
+            self._teller.notice(sentence, task)
         if not hypothesis.committed_text:
             return
         words: tuple[Word, ...] = ()
         if self._aligner is not None:
             yield  # the aligner's run has a call of its own
             words = self._align(self._aligner, task, hypothesis)
-        self._events.append(
-            StreamEvent(
-                "final",
-                hypothesis.committed_text,
-                task.start / SAMPLE_RATE,
-                task.end / SAMPLE_RATE,
-                hypothesis.language,
-                self._lag_s(task.end),
-                task.utterance,
-                finish_reason=hypothesis.finish_reason,
-                words=words,
-                token_ids=tuple(hypothesis.forced_ids),
-            )
-        )
+        self._teller.final(task, hypothesis, words)
 
     def _align(self, aligner: Aligner, task: Task, hypothesis: Hypothesis) -> tuple[Word, ...]:
         samples = self._segmenter.window.part(task.start, task.end)
@@ -298,71 +282,8 @@ class Stream:
         try:
             return tuple(aligner.align_samples(samples, text, start_s=start_s, language=language))
         except StapesError as error:  # a text without times is better than none
-            self._say("notice", f"The words have no times: {error}", task)
+            self._teller.notice(f"The words have no times: {error}", task)
             return ()
-
-    # -- events --------------------------------------------------------------------------------
-
-    def _say_settled(self, settled: Settled, hypothesis: Hypothesis) -> None:
-        self._events.append(
-            StreamEvent(
-                "committed",
-                settled.text,
-                settled.start / SAMPLE_RATE,
-                settled.end / SAMPLE_RATE,
-                hypothesis.language,
-                self._lag_s(settled.end),
-                self._utterance,
-                self._step_s,
-            )
-        )
-
-    def _say(
-        self,
-        kind: EventType,
-        text: str,
-        task: Task,
-        hypothesis: Hypothesis | None = None,
-        start: int | None = None,
-    ) -> None:
-        start = task.start if start is None else start
-        self._events.append(
-            StreamEvent(
-                kind,
-                text,
-                start / SAMPLE_RATE,
-                task.end / SAMPLE_RATE,
-                None if hypothesis is None else hypothesis.language,
-                self._lag_s(task.end),
-                task.utterance,
-                self._step_s,
-            )
-        )
-
-    @property
-    def _step_s(self) -> float:
-        return self._pace.steps * self.policy.step_s
-
-    def _lag_s(self, sample: int) -> float:
-        return max(0.0, self._clock() - self._intake.came_s(sample))
-
-    def _watch(self) -> None:
-        """Say once when no audio comes, and when the speech detector has failed."""
-        idle_s = self._clock() - self._intake.last_s
-        waits = not self.pending and not self._intake.ended
-        if idle_s < self.policy.stall_s:
-            self._stalled = False
-        elif waits and not self._stalled:
-            self._stalled = True
-            self._notice(f"No audio has come for {idle_s:.1f} s.")
-        note = getattr(self._detector, "note", None)
-        if note is not None and not self._detector_failed:
-            self._detector_failed = True
-            self._notice(note)
-
-    def _notice(self, sentence: str) -> None:
-        at = self._intake.total / SAMPLE_RATE
-        self._events.append(StreamEvent("notice", sentence, at, at))
 
 
 def _check_room(model: Transcriber, asked: Asked) -> None:
