@@ -81,7 +81,8 @@ class Segmenter:
         samples = np.concatenate([self._waiting, block])
         whole = samples.size // FRAME * FRAME
         self._waiting = samples[whole:]
-        self.window.append(samples[:whole])
+        if whole:
+            self.window.append(samples[:whole])
         for frame in samples[:whole].reshape(-1, FRAME):
             self.heard += FRAME
             yield from self._hear(frame)
