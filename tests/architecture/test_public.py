@@ -14,6 +14,8 @@ PUBLIC = [
     "RequestError",
     "SpeechModel",
     "StapesError",
+    "StreamEvent",
+    "StreamPolicy",
     "Timings",
     "TokenCounts",
     "Transcript",
@@ -21,6 +23,7 @@ PUBLIC = [
     "load",
     "load_aligner",
     "load_text",
+    "stream",
 ]
 
 

@@ -38,7 +38,8 @@ def test_the_names_are_the_public_ones(module: Any):
 def callables() -> Iterator[tuple[str, Any, str]]:
     """Functions, classes and methods by name, each with the text that explains it."""
     decoder = [getattr(stapes.decoder, name) for name in stapes.decoder.__all__]
-    for each in (stapes.load, stapes.load_aligner, stapes.load_text, *decoder):
+    made = (stapes.load, stapes.load_aligner, stapes.load_text, stapes.stream, stapes.StreamPolicy)
+    for each in (*made, *decoder):
         about = each.__doc__ or ""
         if inspect.isfunction(each) or isinstance(each, type):
             yield each.__qualname__, each, about

@@ -13,6 +13,7 @@ from stapes.cli import (
     bench_load,
     bench_long,
     bench_startup,
+    bench_stream,
 )
 
 
@@ -34,6 +35,7 @@ _MODULES = (
     bench_load,
     bench_long,
     bench_startup,
+    bench_stream,
 )
 for _module in _MODULES:
     command.add_command(_module.command)

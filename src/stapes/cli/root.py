@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "generate": "stapes.cli.generate",
     "info": "stapes.cli.info",
     "models": "stapes.cli.models",
+    "listen": "stapes.cli.listen",
     "transcribe": "stapes.cli.transcribe",
 }
 
