@@ -13,7 +13,8 @@ import click
 from stapes.cli import messages
 from stapes.cli.exits import DONE
 from stapes.cli.interrupt import interruptible
-from stapes.cli.parameters import model_option, model_options
+from stapes.cli.loading import open_aligner, open_speech
+from stapes.cli.parameters import model_option, model_options, words_options
 from stapes.errors import RequestError
 from stapes.options import KvFormat, RuntimeOptions, WeightFormat
 from stapes.output.files import STDIN
@@ -44,6 +45,7 @@ class Job:
     context: str
     vad: bool
     policy: StreamPolicy
+    aligner: str | None
 
 
 @click.command("listen", short_help="Transcribe while people speak.")
@@ -88,6 +90,7 @@ class Job:
     help="Seconds of silence that end an utterance.",
 )
 @click.option("--no-vad", is_flag=True, help="Do not leave out silence, music and noise.")
+@words_options("in the final events of --json")
 @model_options
 def command(
     source: str | None,
@@ -101,6 +104,8 @@ def command(
     step: float,
     silence: float,
     no_vad: bool,
+    words: bool,
+    aligner: str,
     weights: WeightFormat | None,
     encoder_weights: WeightFormat | None,
     kv: KvFormat,
@@ -139,6 +144,7 @@ def command(
             context,
             not no_vad,
             policy,
+            aligner if words else None,
         )
     )
 
@@ -176,24 +182,15 @@ def _open(job: Job) -> AbstractContextManager[Source]:
 
 def _stream(job: Job, source: Source) -> Stream:
     import stapes
-    from stapes.cli.progress import reporter_for_stderr
 
-    runtime = job.runtime
-    with reporter_for_stderr().loading(job.model):
-        model = stapes.load(
-            job.model,
-            weights=runtime.weights,
-            encoder_weights=runtime.encoder_weights,
-            kv=runtime.kv,
-            threads=runtime.threads,
-        )
     return stapes.stream(
-        model,
+        open_speech(job.model, job.runtime),
         policy=job.policy,
         language=job.language,
         context=job.context,
         sample_rate=source.rate,
         vad=job.vad,
+        aligner=open_aligner(job.aligner, job.runtime) if job.aligner else None,
     )
 
 
