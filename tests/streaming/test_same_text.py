@@ -169,3 +169,21 @@ def test_what_is_committed_along_the_way_is_what_the_whole_says(
     said = [listen(stapes.stream(tiny_en, policy=p), [spoken]) for p in policies]
     assert texts(said[0]) == texts(said[1]) == texts(said[2])
     assert len(texts(said[1], "committed")) > len(texts(said[1]))  # something was settled early
+
+
+@settings(max_examples=6)
+@given(st.lists(st.integers(1, RATE), min_size=1, max_size=8), st.integers(0, 2 * RATE))
+def test_a_voice_in_blocks_of_any_sizes(tiny_en: Qwen3Asr, spoken: np.ndarray, sizes, start: int):
+    samples = spoken[start : start + 6 * RATE]
+    events = listen(stapes.stream(tiny_en, policy=BRISK), cut(samples, sizes * 40))
+    check(events)
+    detector = speech_detector()[0]
+    assert [e.token_ids for e in finals(events)] == offline_ids(tiny_en, samples, BRISK, detector)
+    assert finals(events)
+
+
+def test_a_voice_sample_by_sample(tiny_en: Qwen3Asr):
+    samples = read_audio(EXAMPLES / "digits-3.wav").samples[: 2 * RATE]
+    events = listen(stapes.stream(tiny_en, policy=BRISK), cut(samples, 1))
+    assert finals(events) == finals(listen(stapes.stream(tiny_en, policy=BRISK), [samples]))
+    assert texts(events)[0] == "four"
