@@ -45,6 +45,7 @@ STEPS: dict[str, str] = {
     "asr": f"asr {_AVX2} --versus transformers --rounds 3",
     "asr-best": "asr --rounds 3",
     "speak": "speak --versus torch --rounds 1",
+    "stream": f"stream {_AVX2}",
     "trace": f"asr {_AVX2} --seconds 10 --tokens 6 --rounds 1 --trace {TRACE.relative_to(ROOT)}",
 }
 

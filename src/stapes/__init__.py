@@ -6,10 +6,11 @@ Importing this package is cheap: it loads neither NumPy nor the compiled core, s
 and changes nothing in the host program. `load` does the work.
 """
 
-from stapes.api import load, load_aligner, load_text, load_voice
+from stapes.api import load, load_aligner, load_text, load_voice, stream
 from stapes.errors import AudioError, CapacityError, ModelError, RequestError, StapesError
 from stapes.models.interface import SpeechModel
 from stapes.models.transcript import Timings, TokenCounts, Transcript
+from stapes.streaming import StreamEvent, StreamPolicy
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,8 @@ __all__ = [
     "RequestError",
     "SpeechModel",
     "StapesError",
+    "StreamEvent",
+    "StreamPolicy",
     "Timings",
     "TokenCounts",
     "Transcript",
@@ -28,4 +31,5 @@ __all__ = [
     "load_aligner",
     "load_text",
     "load_voice",
+    "stream",
 ]

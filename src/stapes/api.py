@@ -1,4 +1,4 @@
-"""The Python interface: `stapes.load` and its like for text, alignment and voices."""
+"""The Python interface: `stapes.load`, its siblings for other models, and `stapes.stream`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.qwen_text import TextModel
     from stapes.models.vevo2.pipeline import VoiceModel
+    from stapes.streaming.aligning import Aligner
+    from stapes.streaming.policy import StreamPolicy
+    from stapes.streaming.stream import Stream
 
 DEFAULT_MODEL = "tiny-en"
 
@@ -171,4 +174,52 @@ def load_voice(
         threads=threads,
         whisper=whisper,
         tracer=tracer,
+    )
+
+
+def stream(
+    model: SpeechModel,
+    *,
+    policy: StreamPolicy | None = None,
+    language: str | None = None,
+    context: str = "",
+    sample_rate: int = 16_000,
+    vad: bool = True,
+    aligner: Aligner | None = None,
+    reuse: bool = True,
+) -> Stream:
+    """Transcribe while people speak: `feed` samples, `poll` events, `finish`.
+
+    Args:
+        model: a loaded Qwen3-ASR model. Any number of streams may share it.
+        policy: when the stream looks at its audio, and when text is settled; by default
+            `StreamPolicy()`.
+        language: name or ISO 639 code that forces the language; None detects it, utterance by
+            utterance.
+        context: names and words to expect; never read as control tokens.
+        sample_rate: Hz of what is fed.
+        vad: let a speech detector cut the stream into utterances and leave out what is no speech;
+            False takes everything for speech.
+        aligner: gives final events the times of their words: any object with the `align_samples`
+            of `stapes.streaming.aligning.Aligner`.
+        reuse: False computes everything anew at each step, for comparison.
+
+    Returns:
+        A `stapes.streaming.stream.Stream`. It has no threads: all work is done in `poll`.
+
+    Raises:
+        RequestError: an argument is wrong, or the model cannot transcribe live.
+        CapacityError: the context and the longest utterance do not fit the model.
+    """
+    from stapes.streaming.make import make_stream
+
+    return make_stream(
+        model,
+        policy=policy,
+        language=language,
+        context=context,
+        sample_rate=sample_rate,
+        vad=vad,
+        aligner=aligner,
+        reuse=reuse,
     )

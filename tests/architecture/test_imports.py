@@ -39,9 +39,10 @@ NATIVE = {"graph", "weights"}
 # Models, each in a folder of its own.
 FAMILIES = {folder.name for folder in (ROOT / "src/stapes/models").iterdir() if folder.is_dir()}
 
-# What an extra brings: a benchmark's peers, and the cluster of `stapes batch --ray`.
+# What an extra brings: a benchmark's peers, the cluster of `stapes batch --ray`, a microphone.
 OPTIONAL = {
     "stapes.batch.cluster": {"ray"},
+    "stapes.cli.listen_sources": {"sounddevice"},
     "stapes.bench.versus": {"torch", "transformers"},
     "stapes.bench.versus_fidelity": {"transformers"},
     "stapes.bench.versus_ggml": {"libggml"},

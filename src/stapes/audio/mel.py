@@ -26,36 +26,65 @@ MEL_FLOOR = 1e-10
 DYNAMIC_RANGE = 8.0
 """Powers are floored at 1e-10, then at 8 decades below the recording's maximum (Whisper)."""
 
-_BLOCK_FRAMES = 32
+BLOCK_FRAMES = 32
 """The work of a block stays in cache, and its matrix product below the size (40 frames) from
-which OpenBLAS wakes its threads: on a busy machine waiting for them cost five times the work."""
+which OpenBLAS wakes its threads: on a busy machine waiting for them cost five times the work.
+Blocks lie at multiples of 32 frames and a product always has 32 rows, so that a frame has the same
+bits however many frames there are behind it."""
 
 
-def log_mel(samples: NDArray[np.float32], n_mels: int = 128) -> NDArray[np.float32]:
+def log_mel(
+    samples: NDArray[np.float32], n_mels: int = 128, floor_frames: int | None = None
+) -> NDArray[np.float32]:
     """Features of one recording, time-major.
 
     Args:
         samples: f32 [n], n > 0, mono, 16 kHz.
         n_mels: number of mel bands from 0 to 8000 Hz.
+        floor_frames: None floors everything relative to the maximum of the recording, as Whisper
+            does. Else each window of so many frames is floored relative to the maximum up to its
+            own end, so that what comes behind a window changes nothing in it. The two agree on
+            recordings of one window.
 
     Returns:
         f32 [max(n, 8000) // 160, n_mels].
 
     Raises:
-        RequestError: ``samples`` is empty or not of one axis, or ``n_mels`` is not positive.
+        RequestError: ``samples`` is empty or not of one axis, or ``n_mels`` or ``floor_frames`` is
+            not positive.
     """
     if samples.ndim != 1 or samples.size == 0 or n_mels < 1:
         raise RequestError(
             f"Mel features need samples (n,), n > 0, and n_mels > 0,"
             f" not the shape {samples.shape} and {n_mels}."
         )
+    if floor_frames is not None and floor_frames < 1:
+        raise RequestError(f"floor_frames must be positive, not {floor_frames}.")
     if samples.size < MIN_SAMPLES:
         samples = np.pad(samples, (0, MIN_SAMPLES - samples.size))
-    features = np.empty((samples.size // HOP, n_mels), np.float32)
-    for first in range(0, len(features), _BLOCK_FRAMES):
-        last = min(first + _BLOCK_FRAMES, len(features))
-        features[first:last] = _log_power(_windows(samples, first, last), n_mels)
-    return _compress(features)
+    return compress(log_power(samples, n_mels), floor_frames)
+
+
+def log_power(
+    samples: NDArray[np.float32], n_mels: int = 128, first_frame: int = 0
+) -> NDArray[np.float32]:
+    """Log10 of the mel power of the frames from ``first_frame`` on, neither floored nor scaled.
+
+    Args:
+        samples: f32 [n] of the whole recording, n > 200.
+        n_mels: number of mel bands.
+        first_frame: a multiple of 32.
+
+    Returns:
+        f32 [n // 160 - first_frame, n_mels].
+    """
+    count = samples.size // HOP
+    features = np.empty((max(count - first_frame, 0), n_mels), np.float32)
+    for first in range(first_frame, count, BLOCK_FRAMES):
+        last = min(first + BLOCK_FRAMES, count)
+        windows = _windows(samples, first, last)
+        features[first - first_frame : last - first_frame] = _log_power(windows, n_mels)
+    return features
 
 
 def _windows(samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float64]:
@@ -70,15 +99,24 @@ def _windows(samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.
 
 
 def _log_power(windows: NDArray[np.float64], n_mels: int) -> NDArray[np.float64]:
-    """Log10 of the mel power: f64 [frames, n_mels]."""
+    """Log10 of the mel power: f64 [frames, n_mels], of at most 32 frames."""
     spectrum = np.fft.rfft(windows * _hann(), axis=1)
-    power = spectrum.real**2 + spectrum.imag**2
-    return np.log10(np.maximum(power @ mel_filters(n_mels), MEL_FLOOR))
+    power = np.zeros((BLOCK_FRAMES, spectrum.shape[1]))
+    power[: len(windows)] = spectrum.real**2 + spectrum.imag**2
+    mel: NDArray[np.float64] = (power @ mel_filters(n_mels))[: len(windows)]
+    return np.log10(np.maximum(mel, MEL_FLOOR))
 
 
-def _compress(log_power: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Floor relative to the maximum and scale, in place."""
-    np.maximum(log_power, log_power.max() - np.float32(DYNAMIC_RANGE), out=log_power)
+def compress(
+    log_power: NDArray[np.float32], floor_frames: int | None = None
+) -> NDArray[np.float32]:
+    """Floor relative to the maximum, see `log_mel`, and scale: f32 [frames, n_mels], in place."""
+    step = len(log_power) if floor_frames is None else floor_frames
+    top = -np.inf
+    for first in range(0, len(log_power), max(step, 1)):
+        window = log_power[first : first + step]
+        top = max(top, window.max())
+        np.maximum(window, np.float32(top) - np.float32(DYNAMIC_RANGE), out=window)
     log_power += 4.0
     log_power /= 4.0
     return log_power

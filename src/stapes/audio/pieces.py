@@ -12,6 +12,7 @@ from stapes.audio.normalise import normalise
 from stapes.audio.recording import SAMPLE_RATE
 from stapes.audio.segment import MIN_PIECE_SECONDS, split_at_quiet
 from stapes.audio.speech import FRAME, SpeechDetector, SpeechRule, SpeechTracker
+from stapes.audio.window import SampleWindow
 from stapes.errors import RequestError
 
 F32 = NDArray[np.float32]
@@ -66,40 +67,6 @@ def pieces_of(
     yield from cutter.finish()
 
 
-class _Window:
-    """The samples of a recording from a position on."""
-
-    def __init__(self) -> None:
-        self.start = 0
-        self._blocks: list[F32] = []
-        self._held = 0
-
-    @property
-    def end(self) -> int:
-        return self.start + self._held
-
-    def append(self, block: F32) -> None:
-        self._blocks.append(block)
-        self._held += block.size
-
-    def part(self, start: int, end: int) -> F32:
-        """A copy of samples [start, end)."""
-        if len(self._blocks) != 1:
-            self._blocks = [np.concatenate(self._blocks)] if self._blocks else []
-        whole = self._blocks[0] if self._blocks else np.zeros(0, np.float32)
-        return whole[start - self.start : end - self.start].copy()
-
-    def forget(self, position: int) -> None:
-        """Samples before `position` are not needed any more."""
-        while self._blocks and self.start < position:
-            block = self._blocks.pop(0)
-            count = min(block.size, position - self.start)
-            if count < block.size:
-                self._blocks.insert(0, block[count:])
-            self.start += count
-            self._held -= count
-
-
 def _piece(samples: F32, start: int) -> Piece:
     end = start + samples.size
     return Piece(start / SAMPLE_RATE, end / SAMPLE_RATE, normalise(samples, "The recording"))
@@ -112,7 +79,7 @@ def _cut(samples: F32, start: int, max_seconds: float) -> Iterator[Piece]:
 
 
 def _everything(blocks: Iterable[F32], max_seconds: float) -> Iterator[Piece]:
-    window, longest = _Window(), int(max_seconds * SAMPLE_RATE)
+    window, longest = SampleWindow(), int(max_seconds * SAMPLE_RATE)
     for block in blocks:
         window.append(block)
         # With twice the longest piece at hand a cut is the same whatever follows.
@@ -136,7 +103,7 @@ class _SpeechCutter:
         self._back = int((rule.before_s + rule.min_speech_s) * SAMPLE_RATE) + 2 * FRAME
         self._detector = detector
         self._tracker = SpeechTracker(rule)
-        self._window = _Window()
+        self._window = SampleWindow()
         self._heard = 0  # samples that the detector has seen
         self._waiting = np.zeros(0, np.float32)  # less than a frame
         self._open: int | None = None  # where the open piece starts

@@ -21,11 +21,11 @@ from stapes.errors import AudioError
 
 FORM_IDS = (b"RIFF", b"RF64", b"BW64")
 UNKNOWN_SIZE = 0xFFFFFFFF
-_PLACEHOLDER_FROM = 0x7FFF0000
+PLACEHOLDER_FROM = 0x7FFF0000
 """Writers that cannot seek back leave sizes like 0x7FFFFFFF - 36, 0x80000000 or 0xFFFFFFFF."""
 
-_PCM, _FLOAT, _ALAW, _MULAW, _EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
-_SAMPLE_BYTES = {_PCM: (1, 2, 3, 4, 8), _FLOAT: (4, 8), _ALAW: (1,), _MULAW: (1,)}
+PCM, FLOAT, _ALAW, _MULAW, _EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
+_SAMPLE_BYTES = {PCM: (1, 2, 3, 4, 8), FLOAT: (4, 8), _ALAW: (1,), _MULAW: (1,)}
 _GUID_TAIL = bytes.fromhex("00001000800000aa00389b71")
 
 
@@ -86,7 +86,7 @@ def parse_wav(file: BinaryIO, start: int, stop: int, name: str) -> Wav | None:
     walk = _walk(file, start + 12, stop)
     if walk.format is None:
         return None
-    wav_format, warnings = _parse_format(walk.format, name)
+    wav_format, warnings = parse_format(walk.format, name)
     if wav_format is None:
         return None
     if not walk.data:
@@ -134,7 +134,7 @@ def _add_data(walk: _Walk, file: BinaryIO, body: int, size: int, stop: int) -> i
     """Note a data chunk; return its size in the file."""
     if size == UNKNOWN_SIZE and walk.long_data_size is not None:
         size = walk.long_data_size
-    unknown = size >= _PLACEHOLDER_FROM and body + size > stop and walk.long_data_size is None
+    unknown = size >= PLACEHOLDER_FROM and body + size > stop and walk.long_data_size is None
     if unknown or (size == 0 and not _is_chunk(file, body)):
         walk.open_ended, size = True, stop - body
     walk.promised_bytes += size
@@ -161,7 +161,12 @@ _KNOWN_CHUNKS = frozenset(
 )
 
 
-def _parse_format(chunk: bytes, name: str) -> tuple[WavFormat | None, list[str]]:
+def parse_format(chunk: bytes, name: str) -> tuple[WavFormat | None, list[str]]:
+    """The body of a format chunk -> how samples are stored, None when not plainly; warnings.
+
+    Raises:
+        AudioError: the chunk is cut short or contradicts itself.
+    """
     if len(chunk) < 14:
         raise AudioError(f"{name} has a damaged WAV header: its format has {len(chunk)} bytes.")
     tag, channels, rate, _, frame_bytes = struct.unpack("<HHIIH", chunk[:14])
@@ -196,4 +201,4 @@ def _extended_tag(chunk: bytes, sample_bytes: int, name: str, warnings: list[str
     warnings.append(
         f"The WAV format is cut to {len(chunk)} bytes; {8 * sample_bytes}-bit integers are assumed."
     )
-    return _PCM
+    return PCM

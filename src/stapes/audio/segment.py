@@ -55,7 +55,7 @@ def split_at_quiet(samples: NDArray[np.float32], max_seconds: float = 30.0) -> l
     cuts = [0]
     while samples.size - cuts[-1] > longest:
         low, high = _search_window(samples.size - cuts[-1], longest)
-        cuts.append(_quietest(samples, cuts[-1] + low, cuts[-1] + high))
+        cuts.append(quietest(samples, cuts[-1] + low, cuts[-1] + high))
     if samples.size:
         cuts.append(samples.size)
     return [Span(start, end) for start, end in pairwise(cuts)]
@@ -72,11 +72,11 @@ def _search_window(left: int, longest: int) -> tuple[int, int]:
     return 2 * longest // 3, longest
 
 
-def _quietest(samples: NDArray[np.float32], low: int, high: int) -> int:
+def quietest(samples: NDArray[np.float32], low: int, high: int) -> int:
     """The sample in [low, high], on the 10 ms grid, around which the smoothed energy is lowest.
 
-    Of equally quiet points the last one, so that silence is cut into long pieces. The window lies
-    at least 0.3 s inside the recording, so the smoothing never meets an end.
+    Of equally quiet points the last one, so that silence is cut into long pieces. ``samples``, f32
+    [n], must reach 0.15 s beyond both ends, so that the smoothing never meets one.
     """
     first, last = -(-low // HOP), high // HOP
     begin, end = first - SMOOTHING_HOPS // 2, last + SMOOTHING_HOPS // 2

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import stapes
+from stapes.bench.processes import status_mb
 
-_STATUS = Path("/proc/self/status")
 _NEW_TOKENS = 8
 
 
@@ -29,12 +29,12 @@ def main() -> None:
     found = {
         "ready_s": (ready_ns - int(start_ns)) / 1e9,
         "load_s": (ready_ns - imported_ns) / 1e9,
-        "rss_ready_mb": _megabytes("VmRSS"),
+        "rss_ready_mb": status_mb("VmRSS"),
         "weights_mb": _weights_bytes(model) / 1e6,
     }
     _forget_peak()
     found["kv_mb"] = _transcribe(model, float(seconds)) / 1e6
-    found["rss_peak_mb"] = _megabytes("VmHWM")
+    found["rss_peak_mb"] = status_mb("VmHWM")
     sys.stdout.write(json.dumps(found))
 
 
@@ -54,14 +54,6 @@ def _transcribe(model: Any, seconds: float) -> int:
     )
     positions = transcript.tokens.prompt + transcript.tokens.new
     return int(-(-positions // 512) * model.decoder.new_cache().page_bytes)
-
-
-def _megabytes(name: str) -> float:
-    """A line of the process's status, in MB."""
-    for line in _STATUS.read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise RuntimeError(f"{_STATUS} has no {name}")
 
 
 def _forget_peak() -> None:

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import resource
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE
-from stapes.bench.asr import PROMPT_START, AsrBench, build, noise, prompt_ids
+from stapes.bench.asr import AsrBench, noise
 from stapes.bench.measure import rounds_in_turn
-from stapes.bench.synthetic import SYNTHETIC
-from stapes.decoder import Injection, Prompt
-from stapes.models.qwen3_asr.model import Transcriber
+from stapes.bench.transcriber import SyntheticTranscriber
 from stapes.models.qwen3_asr.pipeline import Pipeline, default_width
-from stapes.models.qwen3_asr.postprocess import Answer
 from stapes.options import RuntimeOptions, TranscribeOptions
 from stapes.system import default_threads
-from stapes.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -44,34 +38,11 @@ class _Noise:
     samples: NDArray[np.float32] = field(repr=False)
 
 
-class _Synthetic(Transcriber):
-    """A transcriber with random weights and no tokenizer: its answers are ids."""
-
-    def __init__(self, bench: LongBench) -> None:
-        config = SYNTHETIC[bench.synthetic]
-        asr = AsrBench(
-            bench.synthetic, bench.seconds, bench.tokens, bench.runtime, bench.instruction_set
-        )
-        networks, load_s = build(asr)
-        super().__init__(bench.synthetic, config, cast("Tokenizer", None), networks, load_s)
-
-    def build_prompt(
-        self, embeddings: NDArray[np.float32], context: str, forced: str | None
-    ) -> Prompt:
-        """The prompt of an empty context."""
-        count = embeddings.shape[0]
-        positions = np.arange(len(PROMPT_START), len(PROMPT_START) + count)
-        ids = prompt_ids(count, self.config.audio_token_id)
-        return Prompt(ids, Injection(embeddings, positions))
-
-    def read_answer(self, token_ids: Sequence[int], forced: str | None) -> Answer:
-        """The ids as text."""
-        return Answer(" ".join(map(str, token_ids)), None, False)
-
-
 def run(bench: LongBench, rounds: int) -> dict[str, object]:
     """Seconds of all pieces side by side and one after another, in turn. The answers are equal."""
-    model = _Synthetic(bench)
+    model = SyntheticTranscriber(
+        AsrBench(bench.synthetic, bench.seconds, bench.tokens, bench.runtime, bench.instruction_set)
+    )
     stretches = _stretches(bench)
     width = bench.batch or default_width(model.decoder, bench.seconds)
 

@@ -1,12 +1,15 @@
-"""Timing whole processes."""
+"""Whole processes: how long they take, and what this one holds."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from stapes.errors import RequestError
+
+_STATUS = Path("/proc/self/status")
 
 
 def python(*arguments: str) -> str:
@@ -23,3 +26,11 @@ def seconds_of_python(*arguments: str) -> float:
     started = time.perf_counter()
     python(*arguments)
     return time.perf_counter() - started
+
+
+def status_mb(name: str) -> float:
+    """A line of this process's status, such as VmRSS, in MB."""
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise RuntimeError(f"{_STATUS} has no {name}")

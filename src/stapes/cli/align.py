@@ -11,6 +11,7 @@ import click
 
 from stapes.cli import messages, stdout
 from stapes.cli.exits import DONE, exit_code
+from stapes.cli.loading import open_aligner
 from stapes.cli.parameters import DEFAULT_ALIGNER, model_options, trace_option
 from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
@@ -19,8 +20,6 @@ from stapes.output.files import STDIN
 from stapes.output.formats import FORMATS
 
 if TYPE_CHECKING:
-    from stapes.graph import Tracer
-    from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.transcript import Transcript
 
 _FORMATS = ("json", "srt", "vtt", "tsv")  # those that have times
@@ -99,7 +98,7 @@ def command(
 def run(job: Job) -> int:
     """Do the job; what could be refused without the model has been."""
     with tracing(job.trace) as tracer:
-        model = _load(job, tracer)
+        model = open_aligner(job.model, job.runtime, tracer)
         try:
             transcript = model.transcript(_source(job.file), job.text, language=job.language)
         except (AudioError, CapacityError) as error:
@@ -153,25 +152,6 @@ def _canonical(language: str | None) -> str | None:
     from stapes.text.languages import canonical_language
 
     return canonical_language(language)
-
-
-def _load(job: Job, tracer: Tracer | None) -> ForcedAligner:
-    import stapes
-    from stapes.cli.progress import reporter_for_stderr
-    from stapes.cli.ready import ready_model
-    from stapes.models.registry import ALIGNERS
-
-    runtime = job.runtime
-    path = ready_model(job.model, runtime, ALIGNERS)
-    with reporter_for_stderr().loading(job.model):
-        return stapes.load_aligner(
-            path,
-            weights=runtime.weights,
-            encoder_weights=runtime.encoder_weights,
-            kv=runtime.kv,
-            threads=runtime.threads,
-            tracer=tracer,
-        )
 
 
 def _word_by_word(transcript: Transcript) -> Transcript:

@@ -15,6 +15,7 @@ from stapes.cli import (
     bench_long,
     bench_speak,
     bench_startup,
+    bench_stream,
     bench_tokenize,
 )
 
@@ -39,6 +40,7 @@ _MODULES = (
     bench_long,
     bench_speak,
     bench_startup,
+    bench_stream,
     bench_tokenize,
 )
 for _module in _MODULES:

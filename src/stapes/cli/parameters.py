@@ -25,6 +25,24 @@ model_option = click.option(
     "models'), a folder with a Qwen3-ASR checkpoint, or a converted file.",
 )
 
+
+def words_options(where: str) -> Callable[[Decorated], Decorated]:
+    """--words and --aligner; `where` says what the words' times are good for."""
+
+    def decorate(function: Decorated) -> Decorated:
+        function = click.option(
+            "--aligner",
+            default=DEFAULT_ALIGNER,
+            show_default=True,
+            metavar="MODEL",
+            help="Of --words: a Qwen3-ForcedAligner model by name, folder, or converted file.",
+        )(function)
+        about = f"Tell when each word is spoken, by the model of --aligner: {where}."
+        return click.option("--words", is_flag=True, help=about)(function)
+
+    return decorate
+
+
 threads_option = click.option(
     "--threads",
     type=click.IntRange(min=1),

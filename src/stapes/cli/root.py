@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "convert-voice": "stapes.cli.convert_voice",
     "generate": "stapes.cli.generate",
     "info": "stapes.cli.info",
+    "listen": "stapes.cli.listen",
     "models": "stapes.cli.models",
     "speak": "stapes.cli.speak",
     "transcribe": "stapes.cli.transcribe",

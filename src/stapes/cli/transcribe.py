@@ -13,7 +13,8 @@ import click
 from stapes.cli import messages
 from stapes.cli.exits import DONE, INTERRUPTED, exit_code
 from stapes.cli.interrupt import interruptible
-from stapes.cli.parameters import DEFAULT_ALIGNER, model_option, model_options, trace_option
+from stapes.cli.loading import open_aligner, open_speech
+from stapes.cli.parameters import model_option, model_options, trace_option, words_options
 from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
@@ -23,7 +24,6 @@ from stapes.output.formats import ALL, FORMATS, format_names
 if TYPE_CHECKING:
     from stapes.cli.progress import Reporter
     from stapes.cli.sinks import Sink
-    from stapes.graph import Tracer
     from stapes.models.interface import SpeechModel
     from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.transcript import Transcript
@@ -107,19 +107,7 @@ def _option_name(name: str) -> str:
 @click.option(
     "--resume", is_flag=True, help="With files as output: leave out recordings that have them all."
 )
-@click.option(
-    "--words",
-    is_flag=True,
-    help="Tell when each word is spoken, by the model of --aligner: in json, and for finer "
-    "subtitles.",
-)
-@click.option(
-    "--aligner",
-    default=DEFAULT_ALIGNER,
-    show_default=True,
-    metavar="MODEL",
-    help="Of --words: a Qwen3-ForcedAligner model by name, folder, or converted file.",
-)
+@words_options("in json, and for finer subtitles")
 @trace_option
 def command(
     audio: tuple[str, ...],
@@ -171,8 +159,6 @@ def command(
 def run(job: Job) -> int:
     """Do the job: everything that can be refused is refused before the model is loaded."""
     from stapes.cli.progress import reporter_for_stderr
-    from stapes.cli.ready import ready_model
-    from stapes.models.registry import ALIGNERS, SPEECH
 
     _check_stdin(job.files)
     files, sink = _open_sink(job)
@@ -181,15 +167,12 @@ def run(job: Job) -> int:
         return DONE
     reporter = reporter_for_stderr()
     codes = []
-    path = ready_model(job.model, job.runtime, SPEECH)
-    aligner_path = job.aligner and ready_model(job.aligner, job.runtime, ALIGNERS)
-    renamed = job.model if path != job.model else None
     with tracing(job.trace) as tracer:
-        model = _load(job, path, reporter, tracer)
-        aligner = _load_aligner(job, aligner_path, reporter) if aligner_path else None
+        model = open_speech(job.model, job.runtime, tracer)
+        aligner = open_aligner(job.aligner, job.runtime) if job.aligner else None
         with interruptible() as is_interrupted:
             for file in files:
-                work = _Work(model, aligner, renamed, job.options, sink, reporter, is_interrupted)
+                work = _Work(job.model, model, aligner, job.options, sink, reporter, is_interrupted)
                 codes.append(work.attempt(file))
                 if is_interrupted():
                     messages.error("interrupted.")
@@ -242,47 +225,18 @@ def _open_sink(job: Job) -> tuple[tuple[str, ...], Sink]:
     return files, FileSink(outputs, files, job.output_dir)
 
 
-def _load(job: Job, path: str, reporter: Reporter, tracer: Tracer | None) -> SpeechModel:
-    import stapes
-
-    runtime = job.runtime
-    with reporter.loading(job.model):
-        return stapes.load(
-            path,
-            weights=runtime.weights,
-            encoder_weights=runtime.encoder_weights,
-            kv=runtime.kv,
-            threads=runtime.threads,
-            tracer=tracer,
-        )
-
-
-def _load_aligner(job: Job, path: str, reporter: Reporter) -> ForcedAligner:
-    import stapes
-
-    runtime = job.runtime
-    with reporter.loading(str(job.aligner)):
-        return stapes.load_aligner(
-            path,
-            weights=runtime.weights,
-            encoder_weights=runtime.encoder_weights,
-            kv=runtime.kv,
-            threads=runtime.threads,
-        )
-
-
 @dataclass(frozen=True)
 class _Work:
     """Transcribes recordings one by one.
 
     Attributes:
+        name: what transcripts call the model: as the user does, not the file it was loaded from.
         aligner: times the words, or None.
-        renamed: what transcripts call the model; None leaves the name that it was loaded by.
     """
 
+    name: str
     model: SpeechModel
     aligner: ForcedAligner | None
-    renamed: str | None
     options: TranscribeOptions
     sink: Sink
     reporter: Reporter
@@ -319,7 +273,7 @@ class _Work:
                 on_progress=on_progress,
                 should_cancel=self.is_interrupted,
             )
-        return replace(transcript, model=self.renamed) if self.renamed else transcript
+        return replace(transcript, model=self.name)
 
 
 def _source(file: str) -> str | BinaryIO:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from stapes.models.transcript import Segment, Transcript
+from stapes.models.transcript import Segment, Transcript, Word
 
 JsonObject = dict[str, object]
 
@@ -40,14 +41,24 @@ def _segment(segment: Segment) -> JsonObject:
         "language": segment.language,
         "confidence": None if confidence is None else round(confidence, 4),
         "finish_reason": segment.finish_reason,
-        "words": [
-            {"text": word.text, "start_s": round(word.start_s, 3), "end_s": round(word.end_s, 3)}
-            for word in segment.words
-        ],
+        "words": word_objects(segment.words),
     }
 
 
-def render(file: str, transcript: Transcript) -> str:
+def word_objects(words: Sequence[Word]) -> list[JsonObject]:
+    """Words with their times."""
+    return [
+        {"text": word.text, "start_s": round(word.start_s, 3), "end_s": round(word.end_s, 3)}
+        for word in words
+    ]
+
+
+def json_line(value: JsonObject) -> str:
     """One line of JSON; characters outside ASCII stay as they are."""
-    line = json.dumps(to_object(file, transcript), ensure_ascii=False, allow_nan=False)
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return line.translate(_LINE_BREAKS) + "\n"
+
+
+def render(file: str, transcript: Transcript) -> str:
+    """One recording as a line of JSON."""
+    return json_line(to_object(file, transcript))

@@ -36,6 +36,7 @@ _UNSPACED = (
 _STARTS = [first for first, _ in _UNSPACED]
 _ATTACHED_MARKS = frozenset(".,!?;:%…")  # written on to the word before them
 _OPENING = frozenset(("Ps", "Pi"))  # Unicode categories of opening brackets and quotes
+_ATTACHED_CATEGORIES = frozenset(("Mn", "Mc", "Me", "Cf"))  # marks of the character before
 _CLOSING = frozenset(("Pe", "Pf"))
 
 
@@ -53,6 +54,20 @@ def join_pieces(pieces: Sequence[str]) -> str:
             joined += _between(joined, stripped)
         joined += stripped
     return joined
+
+
+def word_ends_between(left: str, right: str) -> bool:
+    """Whether a text may be cut between two characters without cutting a word or a character.
+
+    Words end at white space, and beside the letters and marks of scripts that are written without
+    spaces. `left` is no white space then: a space goes with the word behind it.
+    """
+    if left.isspace() or unicodedata.category(left) == "Cf":
+        return False
+    if unicodedata.category(right) in _ATTACHED_CATEGORIES:
+        return False
+    wide = any(_is_unspaced(ord(c)) or _is_wide_mark(c) for c in (left, right))
+    return right.isspace() or wide
 
 
 def _between(left: str, right: str) -> str:
