@@ -81,10 +81,12 @@ def vevo2_tensors(seed: int = 0, sizes: Sizes = SIZES) -> Tensors:
     return tensors
 
 
-def write_ar(folder: Path, tensors: Tensors | None = None, **config: Any) -> Path:
+def write_ar(
+    folder: Path, tensors: Tensors | None = None, sizes: Sizes = SIZES, **config: Any
+) -> Path:
     """The folder of the AR, with all files that the published one has, leftovers included."""
-    sizes = dataclasses.replace(SIZES)
-    write_folder(folder, sizes, vevo2_tensors() if tensors is None else tensors, **config)
+    made = vevo2_tensors(sizes=sizes) if tensors is None else tensors
+    write_folder(folder, dataclasses.replace(sizes), made, **config)
     write_json(folder / "tokenizer.json", vevo2_tokenizer())
     decoder = {str(i): added(name) for name, i in ids().items()}
     write_json(

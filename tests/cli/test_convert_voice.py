@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cli.test_speak import EXACT, few_codes, wav
+from cli.test_speak import EXACT, wav
 from cli.test_speak import sounds as sounds
 from models.vevo2.voice_setting import voice_model
 from models.vevo2.voice_setting import voice_root as voice_root
@@ -22,9 +22,8 @@ model = voice_model
 
 
 @pytest.fixture
-def convert(run, voice_root, monkeypatch):
-    few_codes(monkeypatch)
-    few = ("--seed", "1", "--steps", "2")
+def convert(run, voice_root):
+    few = ("--seed", "1", "--steps", "2", "--max-new-tokens", "25")
     return lambda *argv: run("convert-voice", "--model", str(voice_root), *EXACT, *few, *argv)
 
 

@@ -27,7 +27,7 @@ from stapes.output.sound_file import as_int16, write_sound
 
 model = voice_model
 EXACT = ("--weights", "f32", "--kv", "f32", "--acoustic-weights", "f32", "--threads", "1")
-FEW = ("--seed", "1", "--steps", "2", "--codes-only")
+FEW = ("--seed", "1", "--steps", "2", "--codes-only", "--max-new-tokens", "25")
 NOTE = "stapes: the weights of {} are licensed CC-BY-NC-ND-4.0 "
 
 
@@ -42,18 +42,9 @@ def sounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture
-def speak(run, voice_root, tmp_path, monkeypatch):
-    """Runs the command with few steps; codes are few, too."""
-    few_codes(monkeypatch)
+def speak(run, voice_root):
+    """Runs the command with few steps and codes."""
     return lambda *argv: run("speak", "--model", str(voice_root), *EXACT, *FEW, *argv)
-
-
-def few_codes(monkeypatch) -> None:
-    """The command has no option for it: a random model goes on to the end."""
-    from stapes.models.vevo2 import request
-
-    whole = request.VoiceOptions
-    monkeypatch.setattr(request, "VoiceOptions", lambda **given: whole(**given, max_new_tokens=25))
 
 
 def wav(path: Path) -> tuple[int, np.ndarray]:

@@ -114,6 +114,14 @@ _DRAWING = (
         help="Above 1: make codes that have occurred less likely.",
     ),
     click.option(
+        "--max-new-tokens",
+        type=int,
+        default=500,
+        show_default=True,
+        metavar="N",
+        help="Most codes of a piece: 500 are 40 s.",
+    ),
+    click.option(
         "--codes-only", is_flag=True, help="Rule out everything but codes before drawing."
     ),
 )
