@@ -174,6 +174,7 @@ class VoiceModel:
         job = self._job(request, options, on_progress, should_cancel)
         is_written = find_task(request.task).autoregressive
         audio = _whole(job) if is_written else _conversion(job)
+        audio.timings_s.load = self.load_s
         audio.timings_s.total = time.perf_counter() - started
         return audio
 
@@ -209,8 +210,7 @@ class VoiceModel:
         if request.source is not None and not task.autoregressive:
             count = len(cuts(request.source.voice.samples))
         job = Job(self.parts, request, options, seed, count, on_progress, should_cancel)
-        with job.timed("load"):
-            self.parts.prepare(task)
+        self.parts.prepare(task)
         recordings = (request.source, request.melody, request.style, request.timbre)
         job.warnings.extend(w for r in recordings if r is not None for w in r.voice.warnings)
         return job

@@ -20,12 +20,12 @@ class VoiceTimings:
     """Seconds spent in each stage.
 
     Attributes:
-        load: parts that were loaded for the first time.
+        load: of the parts that are loaded, whenever that was.
         reference: codes, pitch and mel of the recordings, as far as they were not known.
         codes: the autoregressive stage.
         mel: flow matching.
         samples: the vocoder.
-        total: wall time, all of it.
+        total: wall time from the request to its sound.
     """
 
     load: float = 0.0
