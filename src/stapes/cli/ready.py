@@ -86,8 +86,9 @@ def downloaded(name: HubName, kinds: tuple[str, ...], *, newest: bool = False) -
     """The model as the hub has it: what the cache holds, unless the newest is asked for."""
     from stapes.models import hub
     from stapes.models.registry import check_kind, model_type, open_source
+    from stapes.models.vevo2 import published
 
-    original = None if newest else hub.find(name)
+    original = None if newest else hub.find(name) or published.find(name.repository)
     if original is None:
         with _downloading(str(name)):
             original = hub.fetch(name, lambda folder: check_kind(folder, kinds))

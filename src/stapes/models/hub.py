@@ -27,6 +27,9 @@ _BESIDE = ("added_tokens.json", "special_tokens_map.json")
 # Everything but the weights: small, and fetched first.
 _SMALL_FILES = {*KEPT_FILES, *_BESIDE, INDEX_FILE, *(n for names in _TOKENIZERS for n in names)}
 
+#: Which repositories of Vevo2 have: they hold several networks, and no checkpoint at their root.
+VOICE_FOLDER = "contentstyle_modeling"
+
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
@@ -157,6 +160,10 @@ def _fetch(name: HubName, check: Callable[[Path], object] | None) -> Path:
         if not is_complete(folder):
             raise ModelError(f"{repository} lacks a tokenizer, or weights that its index names.")
         return folder
+    if any(file.startswith(f"{VOICE_FOLDER}/") for file in files):
+        raise ModelError(
+            f"{repository} is a voice model, which the first `stapes speak` of it downloads."
+        )
     file = _chosen(name, [file for file in files if file.endswith(".gguf")])
     return _download(repository, [file]) / file
 

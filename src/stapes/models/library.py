@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stapes.errors import ModelError, RequestError
 from stapes.models.converted_cache import ConvertedCache, Kept
-from stapes.models.hub import HubName, is_complete, snapshot
+from stapes.models.hub import VOICE_FOLDER, HubName, is_complete, snapshot
 from stapes.models.registry import (
     ALIGNERS,
     BUNDLED,
@@ -19,6 +19,7 @@ from stapes.models.registry import (
     model_type_in,
     open_source,
 )
+from stapes.models.vevo2 import published
 from stapes.text.json_files import read_json_object
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Entry:
 
     Attributes:
         name: by which it is called.
-        kind: what it is for, "speech", "text" or "aligner".
+        kind: what it is for, "speech", "text", "aligner" or "voice".
         where: the place.
         path: a folder or file.
         size_bytes: of it, on disk; of a repository, all of its revisions.
@@ -85,15 +86,23 @@ def _downloaded() -> Iterator[Entry]:
         folder = snapshot(repo.repo_id)
         if folder is None:
             continue
+        if (folder / VOICE_FOLDER).is_dir():
+            complete = published.find(repo.repo_id) is not None
+            yield _of_hub(repo, "voice", folder, complete)
+            continue
         kind = _kind(folder)
         if kind is not None and (is_complete(folder) or not any(folder.rglob("*.gguf"))):
-            size, complete = repo.size_on_disk, is_complete(folder)
-            yield Entry(repo.repo_id, kind, "hub cache", folder, size, is_complete=complete)
+            yield _of_hub(repo, kind, folder, is_complete(folder))
             continue
         for path in folder.rglob("*.gguf"):
             name = HubName(repo.repo_id, path.relative_to(folder).as_posix())
             if path.is_file():
                 yield Entry(str(name), "text", "hub cache", path, path.stat().st_size)
+
+
+def _of_hub(repo: CachedRepoInfo, kind: str, folder: Path, complete: bool) -> Entry:
+    size = repo.size_on_disk
+    return Entry(repo.repo_id, kind, "hub cache", folder, size, is_complete=complete)
 
 
 def _repositories() -> list[CachedRepoInfo]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,23 @@ def test_what_is_there_is_used_without_a_request(setting):
     model = stapes.load_voice(NAME, threads=1)
     assert setting.asked() == asked
     assert published.whisper_of(model.parts.layout) == published.whisper()
+
+
+def test_info_and_the_list_of_models_know_it(setting, run):
+    stapes.load_voice(NAME, threads=1)
+    asked = setting.asked()
+    told = json.loads(run("info", "--json", "--no-hash", NAME).out)
+    assert (told["architecture"], told["vocoder"]["weights"]) == ("vevo2", "bf16")
+    assert setting.asked() == asked
+    listed = json.loads(run("models", "--json").out)["models"]
+    (entry,) = [entry for entry in listed if entry["name"] == NAME]
+    assert (entry["kind"], entry["where"]) == ("voice", "hub cache")
+
+
+def test_fetching_ahead_says_what_does_it(setting, run):
+    ran = run("models", "fetch", NAME)
+    assert ran.code == 4
+    assert "is a voice model, which the first `stapes speak` of it downloads" in ran.err
 
 
 def test_a_repository_of_something_else(setting):

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from stapes.errors import ModelError
+from stapes.models.hub import VOICE_FOLDER
 from stapes.models.vevo2.json5_files import read_json5_object
 
 #: What the weights may be used for, as their publisher says.
 LICENSE = "CC-BY-NC-ND-4.0 (no commercial use, no redistribution of converted weights)"
 
-AR_FOLDER = "contentstyle_modeling"
+AR_FOLDER = VOICE_FOLDER
 AR_VARIANTS = ("posttrained", "pretrained")  # of the AR; the first that is there is taken
 _WEIGHTS = "model.safetensors"
 _WHISPER = "whisper-medium"
