@@ -26,6 +26,9 @@ with reporter.loading("[b]model"):
     pass
 with reporter.recording("[b]talk.wav") as on_progress:
     on_progress(3.0, 12.0)
+with reporter.speaking("[b]o.wav") as show:
+    from stapes.models.vevo2.sound import VoiceProgress
+    show(VoiceProgress(piece=1, pieces=2, stage="mel", done=1, total=4))
 """
 
 
@@ -42,3 +45,5 @@ def test_a_bar_on_a_terminal_shows_the_name_and_the_seconds():
     assert "[b]model" in shown
     assert "[b]talk.wav" in shown
     assert "3 of 12 s" in shown
+    assert "[b]o.wav, piece 2 of 2: step 1 of 4" in shown
+    assert "62 %" in shown

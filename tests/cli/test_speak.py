@@ -219,7 +219,8 @@ def test_a_trace(speak, sounds, tmp_path):
     trace = tmp_path / "trace.json"
     argv = ("--text", "Hi.", "--voice", sounds["voice"], "--out", str(tmp_path / "o.wav"))
     assert speak(*argv, "--trace", str(trace)).code == 0
-    assert json.loads(trace.read_text())["traceEvents"]
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert len(events) > 100  # of all stages, the decoder's many steps among them
 
 
 def test_what_the_bar_says():

@@ -71,6 +71,13 @@ def test_seeds_repeat_and_another_one_is_another_sound(voice_model):
     assert first.codes.tolist() != other.codes.tolist()
 
 
+def test_threads_change_nothing(voice_model, voice_root):
+    formats = {"weights": "f32", "kv": "f32", "acoustic_weights": "f32"}
+    other = stapes.load_voice(voice_root, **formats, threads=2)
+    one, two = (m.speak("Good morning.", VOICE, **QUICK) for m in (voice_model, other))
+    np.testing.assert_array_equal(one.samples, two.samples)
+
+
 def test_a_seed_that_was_chosen_is_told(voice_model):
     chosen = voice_model.speak("Good morning.", VOICE, **QUICK | {"seed": None})
     again = voice_model.speak("Good morning.", VOICE, **QUICK | {"seed": chosen.seed})

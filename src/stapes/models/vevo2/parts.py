@@ -84,7 +84,7 @@ class Parts:
     @property
     def ar(self) -> Vevo2Decoder:
         """The autoregressive stage."""
-        return self._part("ar", lambda: load_vevo2(self.layout.ar, self.formats.decoder))
+        return self._part("ar", self._load_ar)
 
     @property
     def whisper(self) -> WhisperFeatures:
@@ -144,6 +144,9 @@ class Parts:
                 within = sum(self.load_s.values()) - before
                 self.load_s[name] = time.perf_counter() - started - within
             return cast("T", self._loaded[name])
+
+    def _load_ar(self) -> Vevo2Decoder:
+        return load_vevo2(self.layout.ar, self.formats.decoder, self._tracer)
 
     def _load_whisper(self) -> WhisperFeatures:
         path = self._whisper or whisper_of(self.layout)

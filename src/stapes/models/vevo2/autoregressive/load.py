@@ -27,20 +27,23 @@ from stapes.text.tokenizer import Tokenizer
 DEFAULT_WEIGHTS: WeightFormat = "bf16"  # as published; see docs/models/vevo2-autoregressive.md
 
 
-def load_vevo2(path: str | Path, options: RuntimeOptions | None = None) -> Vevo2Decoder:
+def load_vevo2(
+    path: str | Path, options: RuntimeOptions | None = None, tracer: NoTracer | None = None
+) -> Vevo2Decoder:
     """Load the autoregressive stage.
 
     Args:
         path: the root of the published folder, the folder of the AR in it, or a converted file.
         options: formats and threads. The matrices are bf16 unless they say otherwise: with fewer
             bits other codes are drawn than the published weights would draw.
+        tracer: records the runs.
 
     Raises:
         ModelError: a file is missing, damaged, or says what is not supported.
         RequestError: a converted file is asked for in another format.
         CapacityError: the weights do not fit into memory.
     """
-    return cast("Vevo2Decoder", load_any(path, options or RuntimeOptions(), VOICE))
+    return cast("Vevo2Decoder", load_any(path, options or RuntimeOptions(), VOICE, tracer))
 
 
 def load_source(
