@@ -110,7 +110,7 @@ class Transcriber(ABC):
                         on_segment(segment)
                 if on_progress:
                     on_progress(piece.end_s, max(piece.end_s, recording.expected_s))
-            return self._transcript(recording, pieces, pipeline)
+            return self.transcript(recording, pieces, pipeline)
 
     def check_room(self, frames: int, context: str, forced: str | None, budget: int) -> None:
         """Refuse a prompt of so many mel frames that is too long, before its audio is encoded."""
@@ -118,9 +118,10 @@ class Transcriber(ABC):
         blank = np.zeros((rows, self.decoder.spec.hidden_size), np.float32)
         check_prompt(self.build_prompt(blank, context, forced), budget, self.decoder.spec)
 
-    def _transcript(
+    def transcript(
         self, recording: Recording, pieces: list[Piece], pipeline: Pipeline
     ) -> Transcript:
+        """What the pieces of a recording, all that came out of its pipeline, add up to."""
         text, reason = joined_text(pieces), finish_reason(pieces)
         warnings = [*recording.warnings, *(w for piece in pieces for w in piece_warnings(piece))]
         if pipeline.cancelled:
@@ -143,8 +144,8 @@ class Transcriber(ABC):
                 audio=recording.audio_s,
                 mel=sum(piece.mel_s for piece in pieces),
                 encode=sum(piece.encode_s for piece in pieces),
-                prefill=pipeline.batch.prefill_s,
-                decode=pipeline.batch.decode_s,
+                prefill=pipeline.prefill_s,
+                decode=pipeline.decode_s,
                 total=recording.total_s,
             ),
             segments=segments_of(pieces),
