@@ -25,7 +25,8 @@ def wav(seconds: int) -> io.BytesIO:
 
 
 def read(file: io.BytesIO, limits: ReadingLimits | None) -> float:
-    with Recording(file, None, TranscribeOptions(vad=False), NO_TRACE, limits) as recording:
+    check = limits and limits.check
+    with Recording(file, None, TranscribeOptions(vad=False), NO_TRACE, check) as recording:
         for _ in recording.pieces():
             pass
         return recording.duration_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -57,7 +57,8 @@ class Recording:
         sample_rate: of an array.
         options: longest piece, and whether to look for speech.
         tracer: records the stage "audio".
-        limits: of what reading it may cost; None: no limit.
+        check: called along the way with the seconds of sound that it has or promises, and those of
+            work so far; what it raises ends the reading. `ReadingLimits.check` is one.
 
     Attributes:
         audio_s: seconds spent on decoding and on looking for speech so far.
@@ -69,9 +70,9 @@ class Recording:
         sample_rate: int | None,
         options: TranscribeOptions,
         tracer: NoTracer,
-        limits: ReadingLimits | None = None,
+        check: Callable[[float, float], None] | None = None,
     ) -> None:
-        self._limits = limits
+        self._check = check
         self._started = time.perf_counter()
         self._source, self._sample_rate = source, sample_rate
         self._options = options
@@ -143,9 +144,8 @@ class Recording:
 
     def _measured(self) -> Iterator[NDArray[np.float32]]:
         for block in self._stream:
-            if self._limits is not None:
-                work_s = self.audio_s + time.perf_counter() - self._since
-                self._limits.check(self.expected_s, work_s)
+            if self._check is not None:
+                self._check(self.expected_s, self.audio_s + time.perf_counter() - self._since)
             self._energy += float(np.sum(np.square(block, dtype=np.float64)))
             self._samples += block.size
             yield block

@@ -113,12 +113,12 @@ class Pipeline:
         self.model = model
         self.options = options
         self.forced = forced
-        self.batch = batch or Batch(model.decoder)
+        self.batch = Batch(model.decoder) if batch is None else batch
         self.width = options.batch or default_width(model.decoder, options.chunk_seconds)
         self.cancelled = False
         self.prefill_s = self.decode_s = 0.0
         self._sampling = sampling
-        self._sessions = sessions or SessionPool(model.decoder, self.width)
+        self._sessions = SessionPool(model.decoder, self.width) if sessions is None else sessions
         self._order: deque[_Job] = deque()
         self._waiting: deque[_Job] = deque()
         self._jobs: dict[Generation, _Job] = {}
@@ -150,6 +150,15 @@ class Pipeline:
     def waiting(self) -> int:
         """Stretches whose answers have not begun."""
         return len(self._waiting)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a stretch that was offered has not been given back as pieces."""
+        return bool(self._order)
+
+    def owns(self, generation: Generation) -> bool:
+        """Whether an answer under way is one of this recording's."""
+        return generation in self._jobs
 
     def offer(self, stretch: Stretch) -> None:
         """Take the next stretch of the recording; `begin` starts its answer."""
