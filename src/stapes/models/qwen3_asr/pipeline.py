@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +24,7 @@ from stapes.decoder import (
 )
 from stapes.models.qwen3_asr.pieces import Piece, token_budget
 from stapes.models.qwen3_asr.postprocess import repeats_context
+from stapes.models.transcript import Word
 from stapes.options import TranscribeOptions
 from stapes.system import available_memory_bytes, default_threads
 
@@ -43,6 +44,23 @@ class Stretch(Protocol):
     def end_s(self) -> float: ...  # noqa: D102
     @property
     def samples(self) -> NDArray[np.float32]: ...  # noqa: D102
+
+
+class WordFinder(Protocol):
+    """Finds when the words of a text were spoken, as aligners do."""
+
+    def __call__(
+        self, samples: NDArray[np.float32], text: str, *, start_s: float, language: str | None
+    ) -> Sequence[Word]:
+        """The words of a text, in order.
+
+        Args:
+            samples: f32 [n], mono 16 kHz.
+            text: what was said in them.
+            start_s: is added to all times.
+            language: name of the language, or None.
+        """
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +113,7 @@ class Pipeline:
         batch: in which the answers are decoded; None for one of its own.
         sessions: from which they are taken; None for some of its own.
         sampling: how ids are drawn; None takes the likeliest.
+        words: finds when the words of each piece were spoken; None: they have no times.
 
     Attributes:
         prefill_s, decode_s: seconds of finished answers in shared runs, shared out by rows.
@@ -109,6 +128,7 @@ class Pipeline:
         batch: Batch | None = None,
         sessions: SessionPool | None = None,
         sampling: SamplingOptions | None = None,
+        words: WordFinder | None = None,
     ) -> None:
         self.model = model
         self.options = options
@@ -117,7 +137,7 @@ class Pipeline:
         self.width = options.batch or default_width(model.decoder, options.chunk_seconds)
         self.cancelled = False
         self.prefill_s = self.decode_s = 0.0
-        self._sampling = sampling
+        self._sampling, self._words = sampling, words
         self._sessions = SessionPool(model.decoder, self.width) if sessions is None else sessions
         self._order: deque[_Job] = deque()
         self._waiting: deque[_Job] = deque()
@@ -246,7 +266,7 @@ class Pipeline:
         piece = self._piece(job, result)
         trouble = self._trouble(piece)
         if trouble is None:
-            job.piece = piece
+            job.piece = self._with_words(job, piece)
         elif job.second_try or not self._halve(job):
             dropped = replace(piece.answer, text="")
             often = ", twice" if job.second_try else ""
@@ -264,6 +284,16 @@ class Pipeline:
             encode_s=job.encode_s,
             confidence=_confidence(result, answer.text_from) if answer.text else None,
         )
+
+    def _with_words(self, job: _Job, piece: Piece) -> Piece:
+        """A piece with the times of its words, where they are wanted."""
+        answer = piece.answer
+        if self._words is None or not answer.text:
+            return piece
+        found = self._words(
+            job.audio.samples, answer.text, start_s=piece.start_s, language=answer.language
+        )
+        return replace(piece, words=tuple(found))
 
     def _trouble(self, piece: Piece) -> str | None:
         """Why an answer cannot be believed; None when it can."""

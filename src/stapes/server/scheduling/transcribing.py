@@ -13,7 +13,7 @@ from stapes.decoder import Generation, SamplingOptions
 from stapes.errors import AudioError
 from stapes.models.qwen3_asr.model import Transcriber
 from stapes.models.qwen3_asr.pieces import Piece
-from stapes.models.qwen3_asr.pipeline import Pipeline
+from stapes.models.qwen3_asr.pipeline import Pipeline, WordFinder
 from stapes.models.recording import ReadingLimits, Recording
 from stapes.models.transcript import Transcript
 from stapes.options import TranscribeOptions
@@ -95,6 +95,7 @@ class TranscriptionTask(Task):
         forced: name of the language that is forced, or None.
         limits: of what reading the recording may cost.
         sampling: how ids are drawn; None takes the likeliest.
+        words: finds the times of words; None: nobody asked for them.
     """
 
     def __init__(
@@ -106,10 +107,12 @@ class TranscriptionTask(Task):
         forced: str | None,
         limits: ReadingLimits,
         sampling: SamplingOptions | None = None,
+        words: WordFinder | None = None,
     ) -> None:
         super().__init__(tell)
         self._model, self._file, self._options = model, file, options
         self._forced, self._limits, self._sampling = forced, limits, sampling
+        self._words = words
         self._stop = threading.Event()
         self._reader: Reader | None = None
         self._encoding: Iterator[None] | None = None
@@ -131,6 +134,7 @@ class TranscriptionTask(Task):
             batch=lane.batch,
             sessions=lane.sessions,
             sampling=self._sampling,
+            words=self._words,
         )
         tracer = self._model.decoder.tracer
         recording = Recording(self._file, None, self._options, tracer, self._check)

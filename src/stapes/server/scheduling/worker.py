@@ -115,6 +115,15 @@ class Worker:
             self._open[name, live] += 1
         return Place(self, lane, live)
 
+    def check_open(self) -> None:
+        """BusyError when no request is taken any more, or no lane has a place."""
+        with self._lock:
+            if self.draining:
+                raise BusyError("The server is stopping.", RETRY_STOPPING_S)
+            lanes = self.lanes.values()
+            if all(self._open[lane.name, False] >= lane.slots + self.max_queue for lane in lanes):
+                raise BusyError("The server is full.", RETRY_FULL_S)
+
     def release(self, place: Place) -> None:
         """A place is free again; see `Place.close`."""
         with self._lock:
