@@ -93,7 +93,7 @@ $(STAMPS)/package: $(STAMPS)/venv $(SOURCES)
 
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml
 	@echo "Installing what the tests need ..."
-	@$(PY) tools/requirements.py test parity > $(STAMPS)/test.txt
+	@$(PY) tools/requirements.py test server parity > $(STAMPS)/test.txt
 	@$(PIP) install -r $(STAMPS)/test.txt
 	@touch $@
 
@@ -105,6 +105,6 @@ $(STAMPS)/bench: $(STAMPS)/venv pyproject.toml
 
 $(STAMPS)/lint: $(STAMPS)/venv pyproject.toml
 	@echo "Installing the linters ..."
-	@$(PY) tools/requirements.py lint > $(STAMPS)/lint.txt
+	@$(PY) tools/requirements.py lint server > $(STAMPS)/lint.txt
 	@$(PIP) install -r $(STAMPS)/lint.txt
 	@touch $@

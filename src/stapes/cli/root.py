@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "convert": "stapes.cli.convert",
     "generate": "stapes.cli.generate",
     "info": "stapes.cli.info",
+    "serve": "stapes.cli.serve",
     "transcribe": "stapes.cli.transcribe",
 }
 
