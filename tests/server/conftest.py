@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import openai
 import pytest
 
 import stapes
+from server.serving import Running, client_of, serving
 from stapes.models.qwen3_asr import Qwen3Asr
 from stapes.models.qwen_text import TextModel
 from stapes.server.scheduling import Lane, Worker
+from stapes.server.served import Served
 from text_models import QWEN3, random_tensors, write_folder
 
 
@@ -44,3 +47,16 @@ def make_worker(speech: Qwen3Asr, text: TextModel) -> Iterator[Callable[..., Wor
     yield make
     for worker in started:
         worker.stop()
+
+
+@pytest.fixture(scope="module")
+def server(speech: Qwen3Asr, text: TextModel) -> Iterator[Running]:
+    """A server with both models, shared by the tests of a file."""
+    with serving(Served({speech.name: speech}, {text.name: text})) as running:
+        yield running
+
+
+@pytest.fixture
+def openai_client(server: Running) -> Iterator[openai.OpenAI]:
+    with client_of(server) as client:
+        yield client

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2 as httpx
+import openai
 import uvicorn
 
 from stapes.server.app import App, create_app
@@ -38,6 +39,13 @@ class Running:
 
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, trust_env=False, **options)
+
+
+def client_of(running: Running, key: str = "any", **options: Any) -> openai.OpenAI:
+    """The real client, which does not try again."""
+    chosen = {"max_retries": 0, "timeout": 60, **options}
+    http = openai.DefaultHttpxClient(trust_env=False)
+    return openai.OpenAI(base_url=f"{running.url}/v1", api_key=key, http_client=http, **chosen)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from server.sounds_for import samples, wav
 from server.told import EXAMPLES, EXPECTED, Told, transcribe, write
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.models.qwen_text import TextOptions
@@ -105,25 +106,6 @@ def test_short_requests_do_not_wait_for_a_long_one(make_worker, speech):
     assert long_one.result().transcript.text
     long_place.close()
     short_place.close()
-
-
-def samples(name: str) -> np.ndarray:
-    from stapes.audio import read_audio
-
-    return read_audio(EXAMPLES / name).samples
-
-
-def wav(values: np.ndarray) -> io.BytesIO:
-    import wave
-
-    file = io.BytesIO()
-    with wave.open(file, "wb") as written:
-        written.setnchannels(1)
-        written.setsampwidth(2)
-        written.setframerate(16_000)
-        written.writeframes((np.clip(values, -1, 1) * 32767).astype("<i2").tobytes())
-    file.seek(0)
-    return file
 
 
 def test_leaving_frees_the_place_within_one_step(make_worker, speech):
