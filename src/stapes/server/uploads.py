@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, BinaryIO, cast
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
@@ -122,6 +122,27 @@ class Form:
             self.file.close()
 
 
+class _Parser(MultiPartParser):
+    """A parser that does not take a form that was cut off for a whole one."""
+
+    def __init__(
+        self, headers: Headers, stream: AsyncGenerator[bytes, None], **limits: int
+    ) -> None:
+        super().__init__(headers, self._to_the_end(stream), **limits)
+        self._ended = False
+
+    def on_end(self) -> None:
+        """The form's last line has been read."""
+        self._ended = True
+
+    async def _to_the_end(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The same; an error raised from here lets the parser close what it has opened."""
+        async for part in stream:
+            yield part
+        if not self._ended:
+            raise MultiPartException("it ends too early.")
+
+
 async def read_form(request: Request, most_bytes: int, idle_s: float) -> Form:
     """Read a form.
 
@@ -136,10 +157,9 @@ async def read_form(request: Request, most_bytes: int, idle_s: float) -> Form:
     if not kind.lower().startswith("multipart/form-data"):
         raise ApiError(400, "The request must be multipart/form-data.", None, "invalid_form")
     check_length(request, most_bytes)
-    body = limited(request, most_bytes, idle_s)
-    parser = MultiPartParser(
+    parser = _Parser(
         request.headers,
-        body,
+        limited(request, most_bytes, idle_s),
         max_files=1,
         max_fields=_MOST_FIELDS,
         max_part_size=_MOST_FIELD_BYTES,
