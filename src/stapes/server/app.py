@@ -15,7 +15,15 @@ from starlette.responses import Response
 from stapes.decoder import Decoder
 from stapes.errors import StapesError
 from stapes.models.qwen3_asr.pipeline import default_width
-from stapes.server import alignments, listening, status, transcriptions, writing
+from stapes.server import (
+    alignments,
+    listening,
+    page_routes,
+    status,
+    subtitles,
+    transcriptions,
+    writing,
+)
 from stapes.server.channel import ClientLeftError
 from stapes.server.config import ServerConfig
 from stapes.server.failures import INTERNAL, ApiError, translated
@@ -65,7 +73,8 @@ def create_app(served: Served, config: ServerConfig, slots: int | None = None) -
     )
     places = sum(lane.slots for lane in worker.lanes.values()) + config.max_queue
     web.state.shared = Shared(served, config, worker, metrics, UploadGate(places))
-    for module in (transcriptions, alignments, writing, listening, status):
+    modules = (transcriptions, alignments, subtitles, writing, listening, status, page_routes)
+    for module in modules:
         web.include_router(module.router)
     _handle_errors(web, metrics)
     web.add_middleware(Guard, config=config)

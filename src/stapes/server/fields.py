@@ -72,8 +72,8 @@ class TranscriptionFields(Fields):
             raise WrongPairError(
                 "timestamp_granularities", "needs the response_format verbose_json"
             )
-        if self.stream and self.response_format not in ("json", "text"):
-            raise WrongPairError("stream", "needs the response_format json or text")
+        if self.stream and self.response_format not in ("json", "text", "verbose_json"):
+            raise WrongPairError("stream", "needs the response_format json, text or verbose_json")
         return self
 
 

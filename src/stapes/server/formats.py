@@ -70,7 +70,7 @@ def verbose(done: Transcribed, fields: TranscriptionFields) -> Object:
     spoken = [piece for piece in done.pieces if piece.answer.text]
     if "segment" in asked:
         temperature = fields.temperature
-        body["segments"] = [_segment(i, piece, temperature) for i, piece in enumerate(spoken)]
+        body["segments"] = [segment(i, piece, temperature) for i, piece in enumerate(spoken)]
     if "word" in asked:
         body["words"] = words_of([word for piece in spoken for word in piece.words])
     body["usage"] = {"type": "duration", "seconds": round(transcript.duration_s, 3)}
@@ -85,7 +85,8 @@ def words_of(words: Sequence[Word]) -> list[Object]:
     ]
 
 
-def _segment(number: int, piece: Piece, temperature: float) -> Object:
+def segment(number: int, piece: Piece, temperature: float) -> Object:
+    """A piece that has text, as a segment of verbose_json."""
     text = piece.answer.text
     encoded = text.encode()
     tokens = piece.result.token_ids[piece.answer.text_from : piece.result.kept]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -12,11 +13,12 @@ from starlette.responses import Response
 from stapes.decoder import SamplingOptions
 from stapes.errors import RequestError
 from stapes.models.qwen3_asr.model import Transcriber
+from stapes.models.qwen3_asr.pieces import Piece
 from stapes.options import TranscribeOptions
 from stapes.server.channel import Channel
 from stapes.server.failures import ApiError
 from stapes.server.fields import TranscriptionFields, read_fields
-from stapes.server.formats import Deltas, response_of, usage
+from stapes.server.formats import Deltas, response_of, segment, usage, verbose, words_of
 from stapes.server.scheduling import Place, Transcribed, TranscriptionTask, Update
 from stapes.server.shared import Shared, shared_of
 from stapes.server.sse import EventStream, event
@@ -90,7 +92,8 @@ async def _answer(
     try:
         if fields.stream:
             first = await channel.next()  # so that what fails at once has its own status
-            events = _events(channel, first, partial(shared.metrics.transcribed, fields.model))
+            count = partial(shared.metrics.transcribed, fields.model)
+            events = _events(channel, first, fields, count)
             return EventStream(events, close, shared.failed)
         done = await channel.result()
         shared.metrics.transcribed(fields.model, done)
@@ -102,14 +105,30 @@ async def _answer(
 
 
 async def _events(
-    channel: Channel, first: Update | None, count: Callable[[Transcribed], None]
+    channel: Channel,
+    first: Update | None,
+    fields: TranscriptionFields,
+    count: Callable[[Transcribed], None],
 ) -> AsyncIterator[bytes]:
-    deltas, update = Deltas(), first
+    """With verbose_json, each segment as it comes, and all of them at the end."""
+    deltas, update, segments = Deltas(), first, 0
+    is_verbose = fields.response_format == "verbose_json"
     while update is not None:
-        if added := deltas.add(update.value):
+        piece: Piece = update.value
+        if added := deltas.add(piece):
             yield event({"type": "transcript.text.delta", "delta": added})
+        if is_verbose and piece.answer.text:
+            yield event(_segment_event(segments, piece, fields))
+            segments += 1
         update = await channel.next()
     done: Transcribed = await channel.result()
     count(done)
-    text = done.transcript.text
-    yield event({"type": "transcript.text.done", "text": text, "usage": usage(done.transcript)})
+    body = {"type": "transcript.text.done", "text": done.transcript.text}
+    told = verbose(done, fields) if is_verbose else {"usage": usage(done.transcript)}
+    yield event(body | told)
+
+
+def _segment_event(number: int, piece: Piece, fields: TranscriptionFields) -> dict[str, Any]:
+    told = {"type": "transcript.text.segment"} | segment(number, piece, fields.temperature)
+    asks_words = "word" in fields.timestamp_granularities
+    return told | {"words": words_of(piece.words)} if asks_words else told

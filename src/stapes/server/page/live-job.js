@@ -1,0 +1,143 @@
+// The microphone, and what is heard while somebody speaks.
+
+import { LiveConnection } from "./live.js";
+import { Microphone } from "./microphone.js";
+import { Peaks } from "./peaks.js";
+import { clock, joinTexts } from "./times.js";
+import { wavFile } from "./wav.js";
+import { Problem } from "./server.js";
+
+const MOST_WAITING_S = 30; // sound that has not left the browser: the connection is too slow
+const LAG_SHOWN_S = 1.5;
+
+export class LiveJob {
+  #work;
+  #key;
+  #choices;
+  #microphone = null;
+  #connection = null;
+  #blocks = [];
+  #held = []; // until the server is ready
+  #peaks = new Peaks();
+  #settled = "";
+  #lag = 0;
+  #notices = [];
+  #language = null;
+  #isCancelled = false;
+
+  constructor(work, key, choices) {
+    this.#work = work;
+    this.#key = key;
+    this.#choices = choices;
+  }
+
+  /** Resolves when it has been stopped and all is said; rejects with a Problem. */
+  async run() {
+    this.#microphone = await Microphone.open();
+    if (this.#isCancelled) return this.#microphone.close();
+    const name = `Recording ${new Date().toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}`;
+    this.#work.begin({ name, title: "Listening", model: this.#choices.model, state: "live" });
+    try {
+      await this.#listen();
+    } finally {
+      this.#microphone.close();
+      this.#connection.close();
+      await this.#keep();
+    }
+  }
+
+  /** The user has said all. */
+  stop() {
+    this.#microphone?.stop();
+  }
+
+  cancel() {
+    this.#isCancelled = true;
+    this.stop();
+  }
+
+  tellLoad() {}
+
+  #listen() {
+    return new Promise((resolve, reject) => {
+      const { model, language, context } = this.#choices;
+      const sampleRate = this.#microphone.sampleRate;
+      this.#connection = new LiveConnection(
+        { key: this.#key, model, language, context, sampleRate },
+        {
+          onReady: () => this.#begin(),
+          onHeard: (event) => this.#heard(event),
+          onEnd: (problem) => (problem ? reject(problem) : resolve()),
+        },
+      );
+      this.#microphone.listen((samples) => {
+        if (samples) this.#take(samples, reject);
+        else if (this.#held) this.#held.push(null);
+        else this.#connection.finish();
+      });
+    });
+  }
+
+  /** The server is ready: it gets what was said in the meantime. */
+  #begin() {
+    for (const block of this.#held) {
+      if (block) this.#connection.send(block);
+      else this.#connection.finish();
+    }
+    this.#held = null;
+  }
+
+  #take(samples, reject) {
+    this.#blocks.push(samples);
+    this.#peaks.add(Float32Array.from(samples, (value) => value / 32768), this.#microphone.sampleRate);
+    if (this.#held) this.#held.push(samples);
+    else this.#connection.send(samples);
+    if (this.#connection.waitingBytes > MOST_WAITING_S * 2 * this.#microphone.sampleRate) {
+      reject(new Problem(`The connection is too slow: ${MOST_WAITING_S} s of sound have not been sent.`));
+    }
+    this.#work.hearLive(this.#peaks);
+    this.#tell();
+  }
+
+  #heard({ type, text, start_s, end_s, language, lag_s = 0, words = [] }) {
+    this.#lag = lag_s;
+    this.#language = language ?? this.#language;
+    if (type === "partial") this.#work.transcript.partial(this.#settled, text);
+    if (type === "committed") {
+      this.#settled += text;
+      this.#work.transcript.partial(this.#settled, "");
+    }
+    if (type === "notice") this.#work.warn((this.#notices = [...this.#notices, text]));
+    if (type !== "final") return;
+    this.#settled = "";
+    this.#work.transcript.partial("", "");
+    if (!text.trim()) return;
+    const segment = { id: this.#work.segments.length, start: start_s, end: end_s, text: text.trim(), language };
+    const timed = words.map((word) => ({ word: word.text, start: word.start_s, end: word.end_s }));
+    this.#work.add(segment, timed);
+  }
+
+  #tell() {
+    const behind = this.#lag > LAG_SHOWN_S ? `${this.#lag.toFixed(0)} s behind` : "";
+    const state = this.#held ? "Waiting for the server" : "";
+    this.#work.facts(clock(this.#peaks.duration), this.#language, behind, state);
+  }
+
+  /** The sound and the text stay, also when something went wrong. */
+  async #keep() {
+    const { segments, words } = this.#work;
+    if (this.#isCancelled || !this.#blocks.length) return this.#work.leave();
+    const transcript = {
+      task: "transcribe",
+      language: this.#language?.toLowerCase() ?? null,
+      duration: Math.max(this.#peaks.duration, segments.at(-1)?.end ?? 0),
+      text: joinTexts(segments.map(({ text }) => text)),
+      segments,
+      ...(words.length && { words }),
+      ...(this.#notices.length && { warnings: this.#notices }),
+    };
+    this.#work.waveform.settle();
+    await this.#work.hear(wavFile(this.#blocks, this.#microphone.sampleRate));
+    await this.#work.finish(transcript);
+  }
+}
