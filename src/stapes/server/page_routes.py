@@ -87,11 +87,12 @@ async def index(request: Request) -> Response:
 @router.get(f"{OPEN_FOLDER}settings.json")
 async def settings(request: Request) -> Response:
     """What the page must know before it may ask with a key: limits, and the languages by code."""
-    config = shared_of(request).config
+    shared = shared_of(request)
     body = {
         "version": __version__,
-        "key_needed": bool(config.api_keys),
-        "max_upload_bytes": config.max_upload_bytes,
+        "key_needed": bool(shared.config.api_keys),
+        "max_upload_bytes": shared.config.max_upload_bytes,
+        "live": shared.served.open_stream is not None,
         "languages": [{"code": language_code(name), "name": name} for name in LANGUAGES],
     }
     return JSONResponse(body, headers=_HEADERS)

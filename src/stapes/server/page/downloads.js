@@ -29,7 +29,7 @@ export class Downloads {
   async offer(transcript, name, server) {
     this.clear();
     this.#text = transcript.text;
-    const stem = name.replace(/\.[^.]{1,5}$/, "") || "transcript";
+    const stem = name.replace(/\.[a-z][a-z0-9]{0,4}$/i, "") || "transcript";
     this.#put("txt", stem, `${transcript.text}\n`);
     this.#put("json", stem, `${JSON.stringify(transcript, null, 2)}\n`);
     const made = ["srt", "vtt"].map(async (kind) => {

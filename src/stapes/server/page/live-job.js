@@ -10,6 +10,13 @@ import { Problem } from "./server.js";
 const MOST_WAITING_S = 30; // sound that has not left the browser: the connection is too slow
 const LAG_SHOWN_S = 1.5;
 
+/** The local time as file names may hold it: 2031-02-03 14.05. */
+function fileTime(date) {
+  const two = (value) => String(value).padStart(2, "0");
+  const day = [date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())].join("-");
+  return `${day} ${two(date.getHours())}.${two(date.getMinutes())}`;
+}
+
 export class LiveJob {
   #work;
   #key;
@@ -35,7 +42,7 @@ export class LiveJob {
   async run() {
     this.#microphone = await Microphone.open();
     if (this.#isCancelled) return this.#microphone.close();
-    const name = `Recording ${new Date().toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}`;
+    const name = `Recording ${fileTime(new Date())}`;
     this.#work.begin({ name, title: "Listening", model: this.#choices.model, state: "live" });
     try {
       await this.#listen();

@@ -11,7 +11,7 @@ const MEGABYTE = 2 ** 20;
 
 const server = new Server();
 const work = new Work(server);
-let settings = { max_upload_bytes: Infinity, languages: [] };
+let settings = { max_upload_bytes: Infinity, languages: [], live: false };
 let hasWords = false;
 let job = null;
 let again = null; // what "Try again" does
@@ -135,6 +135,7 @@ function fillSettings() {
   const most = settings.max_upload_bytes / MEGABYTE;
   byId("limit").textContent = `Sound or video of any common kind, up to ${+most.toFixed(1)} MB`;
   byId("server-version").textContent = `stapes ${settings.version}`;
+  show(settings.live, byId("microphone"));
   show(settings.key_needed, byId("change-key"));
 }
 
@@ -144,7 +145,6 @@ function fillModels(models) {
   const chosen = byId("model").value;
   byId("model").replaceChildren(...speech.map(({ id }) => make("option", { value: id }, id)));
   if (speech.some(({ id }) => id === chosen)) byId("model").value = chosen;
-  byId("model").disabled = speech.length < 2;
 }
 
 // -- what the user does ---------------------------------------------------------------------------

@@ -5,11 +5,13 @@ import { clock, lastStarted } from "./times.js";
 const BAR = 3; // CSS pixels of a bar and the gap behind it
 const LANE = 28; // height of the segments' lane
 const RULER = 18; // height of the times above
-const SPANS = [10, 20, 45, 90, 300, 900, 3600]; // seconds that are shown at once
-const WHOLE_UP_TO = 90; // seconds of a recording that is shown whole at first
+const SPANS = [5, 10, 15, 30, 60, 120, 300, 900, 3600]; // seconds that are shown at once
+const WHOLE_UP_TO = 60; // seconds of a recording that is shown whole at first
+const PAGE = 30; // seconds of a longer one
 const LIVE_SPAN = 20;
 const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600];
 const TICK_GAP = 80;
+const LOUDNESS = 0.7; // quiet speech shall be seen: between linear and the ear's scale
 const COLOURS = ["accent", "on-accent", "wave", "wash", "sunken", "text", "quiet", "line"];
 
 export class Waveform {
@@ -19,7 +21,7 @@ export class Waveform {
   isLive = false;
   #time = 0;
   #start = 0;
-  #span = WHOLE_UP_TO;
+  #span = null; // what the user has chosen
   #isDue = false;
 
   /** onPick(seconds): somebody clicked there. */
@@ -37,7 +39,7 @@ export class Waveform {
   reset({ isLive = false } = {}) {
     Object.assign(this, { duration: 0, peaks: null, segments: [], isLive });
     this.#time = this.#start = 0;
-    this.#span = isLive ? LIVE_SPAN : WHOLE_UP_TO;
+    this.#span = null;
     this.draw();
   }
 
@@ -77,7 +79,8 @@ export class Waveform {
 
   get #shown() {
     if (this.isLive) return LIVE_SPAN;
-    return Math.max(0.5, Math.min(this.#span, this.duration || this.#span));
+    const span = this.#span ?? (this.duration > WHOLE_UP_TO ? PAGE : WHOLE_UP_TO);
+    return Math.max(0.5, Math.min(span, this.duration || span));
   }
 
   /** Turn the page when the time leaves what is shown. */
@@ -146,7 +149,7 @@ export class Waveform {
       const at = bar * seconds;
       if (this.duration && at >= this.duration) break;
       const loud = this.peaks ? this.peaks.between(at, at + seconds) : 0;
-      const size = Math.max(1, Math.sqrt(loud) * most);
+      const size = Math.max(1, loud ** LOUDNESS * most);
       context.fillStyle = at < this.#time && !this.isLive ? this.colours.accent : this.colours.wave;
       context.beginPath();
       context.roundRect(this.#x(at), middle - size, BAR - 1, 2 * size, 1);

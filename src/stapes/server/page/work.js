@@ -48,6 +48,7 @@ export class Work {
     note("");
     byId("title").textContent = title;
     this.#state(state);
+    byId("stop").disabled = false;
     byId(state === "live" ? "stop" : "cancel").focus();
   }
 
