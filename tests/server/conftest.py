@@ -13,7 +13,7 @@ from stapes.models.qwen3_asr import Qwen3Asr
 from stapes.models.qwen_text import TextModel
 from stapes.server.scheduling import Lane, Worker
 from stapes.server.served import Served
-from text_models import QWEN3, random_tensors, write_folder
+from text_models import QWEN3, TEMPLATE, random_tensors, write_folder
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
     folder = tmp_path_factory.mktemp("text") / "tiny-text"
     write_folder(folder, QWEN3, random_tensors(QWEN3))
     model = stapes.load_text(folder, threads=1)
-    model.name = "tiny-text"
+    model.name, model.chat_template = "tiny-text", TEMPLATE
     return model
 
 

@@ -299,20 +299,32 @@ def test_a_ping_is_answered_between_runs_only(make_worker, speech):
 
 
 class Echo:
-    """A live stream that reports how many samples it was fed."""
+    """A live stream that looks at a second at a time and reports how many samples it has heard."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.fed = self.count = 0
+        self.ended = self.final = False
+
+    @property
+    def waiting_s(self) -> float:
+        return (self.fed - self.count) / 16_000
+
+    @property
+    def pending(self) -> bool:
+        return self.fed > self.count or (self.ended and not self.final)
 
     def feed(self, samples) -> None:
         assert samples.dtype == np.float32
-        self.count += samples.size
+        self.fed += samples.size
+
+    def end(self) -> None:
+        self.ended = True
 
     def poll(self):
-        return [LiveEvent("partial", str(self.count), 0.0, self.count / 16_000)]
-
-    def finish(self):
-        return [LiveEvent("final", str(self.count), 0.0, self.count / 16_000)]
+        self.count = min(self.fed, self.count + 16_000)
+        self.final = self.ended and self.count == self.fed
+        kind = "final" if self.final else "partial"
+        return [LiveEvent(kind, str(self.count), 0.0, self.count / 16_000)]
 
 
 def test_live_streams_run_beside_everything_and_have_a_limit_of_their_own(make_worker, speech):

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stapes.decoder import Decoder
 from stapes.errors import StapesError
@@ -38,6 +39,31 @@ from stapes.system import available_memory_bytes
 _LOG = logging.getLogger("stapes.server")
 _LONGEST_PIECE_S = 30.0
 _KEPT_SHARE = 0.1  # of the free memory, for caches that are kept for prompts to come
+
+
+class Caught:
+    """ASGI middleware: a mistake of ours is written down, and a client told nothing of it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception as error:
+            if scope["type"] == "lifespan":
+                raise
+            _LOG.error("%s failed", scope["path"], exc_info=error)
+            if scope["type"] == "http" and not started:
+                await INTERNAL.response()(scope, receive, send)
 
 
 @dataclass(frozen=True)
@@ -78,6 +104,7 @@ def create_app(served: Served, config: ServerConfig, slots: int | None = None) -
         web.include_router(module.router)
     _handle_errors(web, metrics)
     web.add_middleware(Guard, config=config)
+    web.add_middleware(Caught)
     web.add_middleware(Counted, metrics=metrics)  # the last one added comes first
     return App(web, worker)
 
@@ -117,12 +144,7 @@ def _handle_errors(web: FastAPI, metrics: Metrics) -> None:
         metrics.disconnected.inc()
         return Response(status_code=499)  # nobody reads it
 
-    async def unknown(request: Request, error: Exception) -> Response:
-        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return INTERNAL.response()
-
     for kind in (ApiError, StapesError, MemoryError):
         web.add_exception_handler(kind, known)
     web.add_exception_handler(HTTPException, of_http)
     web.add_exception_handler(ClientLeftError, left)
-    web.add_exception_handler(Exception, unknown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,10 @@ from stapes.decoder import Generation
 from stapes.server.scheduling.lane import Lane
 from stapes.server.scheduling.task import Task, Tell, Update
 
-_MOST_AT_ONCE = SAMPLE_RATE  # samples that a stream is fed before it is asked for events
-
 
 @dataclass(frozen=True)
 class LiveEvent:
-    """Something that a stream has heard, from start_s to end_s of its sound.
+    """Something that a stream has heard: the fields that all events have.
 
     Attributes:
         type: "partial" text may still change, "committed" text will not, "final" text is all that
@@ -40,18 +38,28 @@ class LiveEvent:
 
 
 class LiveStream(Protocol):
-    """Live transcription of one stream of sound; called from one thread."""
+    """Live transcription of one stream of sound; called from the worker's thread."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether `poll` has work to do."""
+        ...
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds of sound that were fed and not looked at yet."""
+        ...
 
     def feed(self, samples: NDArray[np.float32]) -> None:
-        """The next samples, f32 [n], mono 16 kHz."""
+        """The next samples, f32 [n], mono 16 kHz; nothing is computed."""
         ...
 
-    def poll(self) -> Sequence[LiveEvent]:
-        """Do a bounded amount of work; what is new."""
+    def end(self) -> None:
+        """No more sound will come."""
         ...
 
-    def finish(self) -> Sequence[LiveEvent]:
-        """The sound has ended: the last events."""
+    def poll(self) -> Sequence[Any]:
+        """Do a bounded amount of work; events that are new: dataclasses as `LiveEvent`, or more."""
         ...
 
 
@@ -71,7 +79,7 @@ class LiveTask(Task):
         self._stream: LiveStream | None = None
         self._wake: Callable[[], None] = lambda: None
         self._incoming: deque[NDArray[np.float32]] = deque()
-        self._fed = self._taken = 0
+        self._pushed = self._fed = 0
         self._ended = self._finished = False
 
     # -- from any thread -------------------------------------------------------------------------
@@ -79,13 +87,14 @@ class LiveTask(Task):
     @property
     def behind_s(self) -> float:
         """Seconds of sound that were pushed and not looked at yet."""
-        return (self._fed - self._taken) / SAMPLE_RATE
+        stream = self._stream
+        waiting_s = 0.0 if stream is None else stream.waiting_s
+        return (self._pushed - self._fed) / SAMPLE_RATE + waiting_s
 
     def push(self, samples: NDArray[np.float32]) -> None:
         """The next samples, f32 [n], mono 16 kHz, from one thread."""
-        for start in range(0, samples.size, _MOST_AT_ONCE):
-            self._incoming.append(samples[start : start + _MOST_AT_ONCE])
-        self._fed += samples.size
+        self._pushed += samples.size
+        self._incoming.append(samples)
         self._wake()
 
     def end(self) -> None:
@@ -106,22 +115,20 @@ class LiveTask(Task):
         self._stream = self._open_stream()
 
     def work(self, may_add: bool) -> bool:
-        """See `Task`: one part of the sound."""
+        """See `Task`: one look at the sound."""
         del may_add
         if self._stream is None or self._finished:
             return False
         ended = self._ended  # looked at first: sound that was pushed before it is in the queue
-        if self._incoming:
-            samples = self._incoming.popleft()
-            self._stream.feed(samples)
-            self._tell_all(self._stream.poll())
-            self._taken += samples.size
-            return True
+        self._feed(self._stream)
         if ended:
-            self._tell_all(self._stream.finish())
-            self._finished = True
+            self._stream.end()
+        if self._stream.pending:
+            for event in self._stream.poll():
+                self.tell(Update(event))
             return True
-        return False
+        self._finished = ended
+        return ended
 
     def owns(self, generation: Generation) -> bool:
         """See `Task`."""
@@ -144,6 +151,8 @@ class LiveTask(Task):
         self._incoming.clear()
         self._stream = None
 
-    def _tell_all(self, events: Sequence[LiveEvent]) -> None:
-        for event in events:
-            self.tell(Update(event))
+    def _feed(self, stream: LiveStream) -> None:
+        while self._incoming:
+            samples = self._incoming.popleft()
+            stream.feed(samples)
+            self._fed += samples.size
