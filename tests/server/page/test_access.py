@@ -70,7 +70,7 @@ def test_words_by_keyboard(page: Page):
     tab_to(page, "save-json")
     press(page, Keys.TAB)
     assert page.js("return document.activeElement === arguments[0]", first)
-    assert label(page) == "Play from 0 seconds"
+    assert label(page) == "0:00, play from here"
     press(page, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert EXPECTED[NAME].split()[2] in label(page)
     assert len(page.all(".word.chosen")) == 1
@@ -78,7 +78,7 @@ def test_words_by_keyboard(page: Page):
     page.wait(lambda: is_playing(page))
     assert page.js("return document.getElementById('audio').currentTime") > 0.5
     press(page, Keys.HOME)
-    assert label(page) == "Play from 0 seconds"
+    assert label(page) == "0:00, play from here"
 
 
 def test_the_server_sheet_closes_with_escape(page: Page):
@@ -117,7 +117,7 @@ def test_every_control_has_a_name(page: Page):
     page.wait_for("done")
     page.saved("srt")
     found = check_names(page)
-    assert {"Play", "Copy", "New recording", "Play from 0 seconds"} <= set(found["button"])
+    assert {"Play", "Copy", "New recording", "0:00, play from here"} <= set(found["button"])
     assert "Save as SRT, digits-5.srt" in found["link"]
     assert found["slider"] == ["Position"]
     assert found["log"] == ["Transcript"]

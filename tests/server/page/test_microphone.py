@@ -112,7 +112,7 @@ def test_no_microphone_button_without_live_transcription(page_of, speech: Qwen3A
 
 
 class FailingStream(TalkingStream):
-    def poll(self):
+    def _news(self):
         raise RuntimeError("something that should not happen")
 
 
@@ -122,5 +122,11 @@ def test_what_fails_is_told_and_the_sound_stays(page_of, speech: Qwen3Asr, caplo
     assert "went wrong in the server" in page.wait_for_problem()
     page.wait_for("done")
     assert page["play"].is_enabled()
+    assert "incomplete" in page.text("facts")
+    page.wait(page["retry"].is_enabled)
+    page["retry"].click()  # sends the recording as a file
+    page.wait_for("done")
+    page.wait(lambda: page.text("facts") and "incomplete" not in page.text("facts"))
+    assert page.said() == ""
     assert "something that should not happen" in caplog.text
     assert "should not happen" not in page.browser.page_source

@@ -142,7 +142,7 @@ def test_what_is_no_wav_file(page: Page, data: bytes):
 def test_a_written_wav_file(page: Page):
     script = WAV + """
         const blocks = [new Int16Array([1, -2]), new Int16Array([32767])];
-        const bytes = await wav.wavFile(blocks, 16000).arrayBuffer();
+        const bytes = await wav.wavFile(blocks, 16000, 'a.wav').arrayBuffer();
         return Array.from(new Uint8Array(bytes));
     """  # fmt: skip
     with wave.open(io.BytesIO(bytes(page.module(script)))) as file:
@@ -175,7 +175,7 @@ def test_an_hour_does_not_stop_the_page(page: Page):
         const { Peaks, readPeaks } = await import('/static/peaks.js');
         const { wavFile } = await import('/static/wav.js');
         const second = Int16Array.from({ length: 8000 }, (_, i) => 8000 * Math.sin(i / 5));
-        const hour = wavFile(Array(3600).fill(second), 8000);
+        const hour = wavFile(Array(3600).fill(second), 8000, 'hour.wav');
         const peaks = new Peaks();
         const gaps = [];
         let before = performance.now();

@@ -31,6 +31,10 @@ export class LiveJob {
   #notices = [];
   #language = null;
   #isCancelled = false;
+  #isWhole = false;
+
+  /** The recording, once it has ended: a WAV file. */
+  file = null;
 
   constructor(work, key, choices) {
     this.#work = work;
@@ -46,6 +50,7 @@ export class LiveJob {
     this.#work.begin({ name, title: "Listening", model: this.#choices.model, state: "live" });
     try {
       await this.#listen();
+      this.#isWhole = true;
     } finally {
       this.#microphone.close();
       this.#connection.close();
@@ -144,7 +149,12 @@ export class LiveJob {
       ...(this.#notices.length && { warnings: this.#notices }),
     };
     this.#work.waveform.settle();
-    await this.#work.hear(wavFile(this.#blocks, this.#microphone.sampleRate));
-    await this.#work.finish(transcript);
+    this.file = wavFile(this.#blocks, this.#microphone.sampleRate, `${this.#work.name}.wav`);
+    await this.#work.hear(this.file);
+    const isWhole = this.#isWhole;
+    // Why it is not whole is what the user is told, not that there are no subtitles either.
+    await this.#work.finish(transcript, { isWhole }).catch((error) => {
+      if (isWhole) throw error;
+    });
   }
 }

@@ -92,11 +92,17 @@ function takeFiles(files) {
     showProblem(new Problem("This server has no model that transcribes speech."), load);
     return;
   }
-  run(new FileJob(work, server, file, choices()), () => takeFiles(files));
+  transcribe(file);
+}
+
+function transcribe(file) {
+  run(new FileJob(work, server, file, choices()), () => transcribe(file));
 }
 
 function speak() {
-  run(new LiveJob(work, server.key, choices()), speak);
+  const live = new LiveJob(work, server.key, choices());
+  // What was said is not lost with the connection: it can be sent as a file.
+  run(live, () => (live.file ? transcribe(live.file) : speak()));
 }
 
 // -- the server's models, limits and key ----------------------------------------------------------

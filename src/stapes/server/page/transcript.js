@@ -1,7 +1,7 @@
 // The transcript on the page: segments with their times, words that play when they are clicked.
 
 import { byId, make, show } from "./dom.js";
-import { clock, lastStarted, spokenClock } from "./times.js";
+import { clock, lastStarted } from "./times.js";
 
 export class TranscriptView {
   #list = byId("segments");
@@ -116,8 +116,8 @@ export class TranscriptView {
 
   #label(row) {
     const word = row.words[row.chosen];
-    const from = word ? `“${word.element.textContent}”, ${spokenClock(word.start)}` : spokenClock(row.start);
-    row.button.setAttribute("aria-label", `Play from ${from}`);
+    const from = word ? `“${word.element.textContent}” at ${clock(word.start)}` : "here";
+    row.button.setAttribute("aria-label", `${clock(row.start)}, play from ${from}`);
   }
 }
 

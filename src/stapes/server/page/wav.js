@@ -44,7 +44,7 @@ export function* samplesOf(view, { channels, bits, isFloat }) {
 }
 
 /** A WAV file of 16-bit blocks of one channel. */
-export function wavFile(blocks, rate) {
+export function wavFile(blocks, rate, name) {
   const size = blocks.reduce((sum, block) => sum + block.byteLength, 0);
   const view = new DataView(new ArrayBuffer(44));
   const text = (at, value) => [...value].forEach((c, i) => view.setUint8(at + i, c.charCodeAt(0)));
@@ -60,5 +60,5 @@ export function wavFile(blocks, rate) {
   view.setUint16(34, 16, true);
   text(36, "data");
   view.setUint32(40, size, true);
-  return new Blob([view, ...blocks], { type: "audio/wav" });
+  return new File([view, ...blocks], name, { type: "audio/wav" });
 }

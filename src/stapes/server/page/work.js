@@ -121,10 +121,10 @@ export class Work {
     const gap = isWhole ? "" : "incomplete";
     this.facts(clock(transcript.duration), shown, this.#model, gap);
     this.warn(transcript.warnings ?? []);
-    if (!this.segments.length) this.transcript.nothing("No speech was found.");
+    if (!this.segments.length && isWhole) this.transcript.nothing("No speech was found.");
     this.#state("done");
     byId("title").focus();
-    await this.downloads.offer(transcript, this.name, this.#server);
+    if (this.segments.length) await this.downloads.offer(transcript, this.name, this.#server);
   }
 
   #setDuration(seconds) {
