@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -130,3 +131,29 @@ def test_what_fails_is_told_and_the_sound_stays(page_of, speech: Qwen3Asr, caplo
     assert page.said() == ""
     assert "something that should not happen" in caplog.text
     assert "should not happen" not in page.browser.page_source
+
+
+class SlowStream(TalkingStream):
+    """Never says its last words."""
+
+    @property
+    def pending(self) -> bool:
+        return True
+
+    def poll(self):
+        time.sleep(0.02)
+        return self._news() if self._has_news() else []
+
+
+def test_the_last_words_need_not_be_waited_for(page_of, speech: Qwen3Asr):
+    page, running = page_of(Served({speech.name: speech}, open_stream=lambda *asked: SlowStream()))
+    page.open()["microphone"].click()
+    page.wait(lambda: partial(page) == "one two three four", "for all words")
+    page["stop"].click()
+    page.wait(lambda: "waiting for the last words" in page.text("facts"))
+    assert page.focused == "cancel"
+    page["cancel"].click()
+    page.wait_for("done")
+    assert "incomplete" in page.text("facts")
+    page.wait(lambda: running.worker.places_taken == 0)
+    assert page["play"].is_enabled()

@@ -41,7 +41,7 @@ def test_an_empty_file(page: Page, tmp_path: Path):
 def test_too_large_is_said_before_the_upload(page_of, tmp_path: Path):
     page, running = page_of(max_upload_bytes=MEGABYTE)
     page.open()
-    assert page.text("limit").endswith("up to 1 MB")
+    assert page.text("limit").endswith("up to 1\u00a0MB")
     path = tmp_path / "large.wav"
     path.write_bytes(bytes(3 * MEGABYTE))
     page.choose(path)

@@ -30,7 +30,8 @@ export class LiveJob {
   #lag = 0;
   #notices = [];
   #language = null;
-  #isCancelled = false;
+  #isStopped = false;
+  #fail = () => {};
   #isWhole = false;
 
   /** The recording, once it has ended: a WAV file. */
@@ -45,12 +46,13 @@ export class LiveJob {
   /** Resolves when it has been stopped and all is said; rejects with a Problem. */
   async run() {
     this.#microphone = await Microphone.open();
-    if (this.#isCancelled) return this.#microphone.close();
     const name = `Recording ${fileTime(new Date())}`;
     this.#work.begin({ name, title: "Listening", model: this.#choices.model, state: "live" });
     try {
       await this.#listen();
       this.#isWhole = true;
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
     } finally {
       this.#microphone.close();
       this.#connection.close();
@@ -60,18 +62,21 @@ export class LiveJob {
 
   /** The user has said all. */
   stop() {
+    this.#isStopped = true;
     this.#microphone?.stop();
+    this.#tell();
   }
 
+  /** Do not wait for the rest. */
   cancel() {
-    this.#isCancelled = true;
-    this.stop();
+    this.#fail(new DOMException("cancelled", "AbortError"));
   }
 
   tellLoad() {}
 
   #listen() {
     return new Promise((resolve, reject) => {
+      this.#fail = reject;
       const { model, language, context } = this.#choices;
       const sampleRate = this.#microphone.sampleRate;
       this.#connection = new LiveConnection(
@@ -83,7 +88,7 @@ export class LiveJob {
         },
       );
       this.#microphone.listen((samples) => {
-        if (samples) this.#take(samples, reject);
+        if (samples) this.#take(samples);
         else if (this.#held) this.#held.push(null);
         else this.#connection.finish();
       });
@@ -99,19 +104,20 @@ export class LiveJob {
     this.#held = null;
   }
 
-  #take(samples, reject) {
+  #take(samples) {
     this.#blocks.push(samples);
     this.#peaks.add(Float32Array.from(samples, (value) => value / 32768), this.#microphone.sampleRate);
     if (this.#held) this.#held.push(samples);
     else this.#connection.send(samples);
     if (this.#connection.waitingBytes > MOST_WAITING_S * 2 * this.#microphone.sampleRate) {
-      reject(new Problem(`The connection is too slow: ${MOST_WAITING_S} s of sound have not been sent.`));
+      this.#fail(new Problem(`The connection is too slow: ${MOST_WAITING_S} s of sound have not been sent.`));
     }
     this.#work.hearLive(this.#peaks);
     this.#tell();
   }
 
   #heard({ type, text, start_s, end_s, language, lag_s = 0, words = [] }) {
+    this.#work.transcript.nothing("");
     this.#lag = lag_s;
     this.#language = language ?? this.#language;
     if (type === "partial") this.#work.transcript.partial(this.#settled, text);
@@ -131,14 +137,15 @@ export class LiveJob {
 
   #tell() {
     const behind = this.#lag > LAG_SHOWN_S ? `${this.#lag.toFixed(0)} s behind` : "";
-    const state = this.#held ? "Waiting for the server" : "";
+    const waits = this.#held ? "waiting for the server" : "";
+    const state = this.#isStopped ? "waiting for the last words" : waits;
     this.#work.facts(clock(this.#peaks.duration), this.#language, behind, state);
   }
 
   /** The sound and the text stay, also when something went wrong. */
   async #keep() {
     const { segments, words } = this.#work;
-    if (this.#isCancelled || !this.#blocks.length) return this.#work.leave();
+    if (!this.#blocks.length) return this.#work.leave();
     const transcript = {
       task: "transcribe",
       language: this.#language?.toLowerCase() ?? null,

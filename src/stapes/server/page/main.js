@@ -120,11 +120,13 @@ async function load() {
     settings = await server.settings();
     fillSettings();
     if (settings.key_needed && !server.key) {
+      show(false, byId("source")); // nothing there works without it
       askForKey("");
       return;
     }
     fillModels(await server.models());
     show(false, byId("key-form"));
+    show(document.body.dataset.state === "idle", byId("source"));
   } catch (error) {
     showProblem(error, load);
     if (error.status === 401) show(false, byId("problem")); // the form says it
@@ -139,7 +141,7 @@ function fillSettings() {
   );
   byId("language").value = chosen;
   const most = settings.max_upload_bytes / MEGABYTE;
-  byId("limit").textContent = `Sound or video of any common kind, up to ${+most.toFixed(1)} MB`;
+  byId("limit").textContent = `Sound or video of any common kind, up to ${+most.toFixed(1)}\u00a0MB`;
   byId("server-version").textContent = `stapes ${settings.version}`;
   show(settings.live, byId("microphone"));
   show(settings.key_needed, byId("change-key"));
@@ -164,6 +166,8 @@ byId("file").addEventListener("change", () => {
 byId("microphone").addEventListener("click", speak);
 byId("stop").addEventListener("click", () => {
   byId("stop").disabled = true;
+  show(true, byId("cancel")); // should the rest take long
+  byId("cancel").focus();
   job?.stop();
 });
 byId("cancel").addEventListener("click", () => job?.cancel());

@@ -11,6 +11,7 @@ const PAGE = 30; // seconds of a longer one
 const LIVE_SPAN = 20;
 const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600];
 const TICK_GAP = 80;
+const WORD_INSET = 5; // pixels between the place of a word's start and its text
 const LOUDNESS = 0.7; // quiet speech shall be seen: between linear and the ear's scale
 const COLOURS = ["accent", "on-accent", "wave", "wash", "sunken", "text", "quiet", "line"];
 
@@ -147,10 +148,10 @@ export class Waveform {
     const first = Math.floor(this.#start / seconds);
     for (let bar = first; bar * seconds < this.#start + this.#shown; bar += 1) {
       const at = bar * seconds;
-      if (this.duration && at >= this.duration) break;
+      if (this.isLive ? at >= this.#time : this.duration && at >= this.duration) break;
       const loud = this.peaks ? this.peaks.between(at, at + seconds) : 0;
       const size = Math.max(1, loud ** LOUDNESS * most);
-      context.fillStyle = at < this.#time && !this.isLive ? this.colours.accent : this.colours.wave;
+      context.fillStyle = at < this.#time ? this.colours.accent : this.colours.wave;
       context.beginPath();
       context.roundRect(this.#x(at), middle - size, BAR - 1, 2 * size, 1);
       context.fill();
@@ -182,7 +183,7 @@ export class Waveform {
 
   #paintWords(segment, y) {
     for (const { text, start } of segment.parts) {
-      if (start !== undefined) this.context.fillText(text, this.#x(start) + 2, y);
+      if (start !== undefined) this.context.fillText(text, this.#x(start) + WORD_INSET, y);
     }
   }
 
@@ -203,7 +204,7 @@ export class Waveform {
     const words = segment.parts.filter((part) => part.start !== undefined);
     return words.every(({ text, start }, i) => {
       const room = ((words[i + 1]?.start ?? segment.end) - start) * perSecond;
-      return this.context.measureText(text).width + 4 <= room;
+      return this.context.measureText(text).width + 2 * WORD_INSET <= room;
     });
   }
 

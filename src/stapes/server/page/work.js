@@ -46,6 +46,8 @@ export class Work {
     this.warn([]);
     this.facts("");
     note("");
+    show(false, byId("word-note"));
+    if (state === "live") this.transcript.nothing("Speak now: the text comes here.");
     byId("title").textContent = title;
     this.#state(state);
     byId("stop").disabled = false;
@@ -121,7 +123,8 @@ export class Work {
     const gap = isWhole ? "" : "incomplete";
     this.facts(clock(transcript.duration), shown, this.#model, gap);
     this.warn(transcript.warnings ?? []);
-    if (!this.segments.length && isWhole) this.transcript.nothing("No speech was found.");
+    this.transcript.nothing(!this.segments.length && isWhole ? "No speech was found." : "");
+    show(this.segments.length > 0 && !this.words.length, byId("word-note"));
     this.#state("done");
     byId("title").focus();
     if (this.segments.length) await this.downloads.offer(transcript, this.name, this.#server);
