@@ -30,6 +30,7 @@ NEIGHBOURS = {
     ("__main__", "cli"),
     ("cli", "bench"),  # each is a command
     ("cli", "server"),
+    ("bench", "server"),  # which it measures
 }
 
 # The compiled core is reached through these alone.

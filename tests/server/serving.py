@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +9,10 @@ from typing import Any
 
 import httpx2 as httpx
 import openai
-import uvicorn
 
 from stapes.server.app import App, create_app
 from stapes.server.config import ServerConfig
-from stapes.server.run import StoppingServer, bind, settings
+from stapes.server.run import in_background
 from stapes.server.served import Served
 
 
@@ -26,12 +23,10 @@ class Running:
     Attributes:
         url: without a slash at the end.
         app: what is served.
-        server: that serves it.
     """
 
     url: str
     app: App
-    server: uvicorn.Server
 
     @property
     def worker(self) -> Any:
@@ -53,20 +48,6 @@ def serving(served: Served, slots: int | None = None, **config: Any) -> Iterator
     """Serves until the `with` block ends, and checks that nothing of it is left."""
     chosen = ServerConfig(**{"port": 0, **config})
     app = create_app(served, chosen, slots)
-    listening = bind(chosen)
-    server = StoppingServer(settings(app), app, chosen.stop_s, lambda running: None)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        ends = time.perf_counter() + 20
-        while not server.started:
-            assert time.perf_counter() < ends
-            time.sleep(0.01)
-        host = "[::1]" if ":" in chosen.host else "127.0.0.1"
-        yield Running(f"http://{host}:{listening.getsockname()[1]}", app, server)
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        listening.close()
-    assert not thread.is_alive()
+    with in_background(app, chosen) as url:
+        yield Running(url, app)
     assert app.worker.places_taken == 0

@@ -158,6 +158,16 @@ def test_the_temperature_takes_effect(openai_client):
     assert len(cold) == 1
 
 
+def test_without_looking_for_speech(openai_client, speech):
+    sound = wav(np.concatenate([samples(NAME)[:40_000], np.zeros(48_000, np.float32)]))
+    answer = create(openai_client, ("a.wav", sound), extra_body={"vad": False})
+    sound.seek(0)
+    alone = speech.transcribe(sound, vad=False)
+    assert (answer.text, answer.usage.input_tokens) == (alone.text, alone.tokens.prompt)
+    sound.seek(0)
+    assert speech.transcribe(sound).tokens.prompt < alone.tokens.prompt
+
+
 def wrong(openai_client, file=PATH, **fields) -> dict:
     with pytest.raises(openai.BadRequestError) as caught:
         create(openai_client, file, **fields)

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE
-from stapes.bench.asr import PROMPT_START, AsrBench, build, noise, prompt_ids
+from stapes.bench.asr import PROMPT_START, build_networks, noise, prompt_ids
 from stapes.bench.measure import rounds_in_turn
 from stapes.bench.synthetic import SYNTHETIC
 from stapes.decoder import Injection, Prompt
+from stapes.models.qwen3_asr.config import Qwen3AsrConfig
 from stapes.models.qwen3_asr.model import Transcriber
 from stapes.models.qwen3_asr.pipeline import Pipeline, default_width
 from stapes.models.qwen3_asr.postprocess import Answer
@@ -44,16 +45,21 @@ class _Noise:
     samples: NDArray[np.float32] = field(repr=False)
 
 
-class _Synthetic(Transcriber):
-    """A transcriber with random weights and no tokenizer: its answers are ids."""
+class SyntheticTranscriber(Transcriber):
+    """A transcriber with random weights and no tokenizer: its answers are ids.
 
-    def __init__(self, bench: LongBench) -> None:
-        config = SYNTHETIC[bench.synthetic]
-        asr = AsrBench(
-            bench.synthetic, bench.seconds, bench.tokens, bench.runtime, bench.instruction_set
-        )
-        networks, load_s = build(asr)
-        super().__init__(bench.synthetic, config, cast("Tokenizer", None), networks, load_s)
+    Args:
+        name: of the size.
+        config: of `SYNTHETIC`, or one that differs in what it does with ids.
+        runtime: how it is held and run.
+        instruction_set: of the core.
+    """
+
+    def __init__(
+        self, name: str, config: Qwen3AsrConfig, runtime: RuntimeOptions, instruction_set: str
+    ) -> None:
+        networks, load_s = build_networks(config, runtime, instruction_set)
+        super().__init__(name, config, cast("Tokenizer", None), networks, load_s)
 
     def build_prompt(
         self, embeddings: NDArray[np.float32], context: str, forced: str | None
@@ -71,7 +77,9 @@ class _Synthetic(Transcriber):
 
 def run(bench: LongBench, rounds: int) -> dict[str, object]:
     """Seconds of all pieces side by side and one after another, in turn. The answers are equal."""
-    model = _Synthetic(bench)
+    model = SyntheticTranscriber(
+        bench.synthetic, SYNTHETIC[bench.synthetic], bench.runtime, bench.instruction_set
+    )
     stretches = _stretches(bench)
     width = bench.batch or default_width(model.decoder, bench.seconds)
 

@@ -12,6 +12,7 @@ from stapes.cli import (
     bench_kernels,
     bench_load,
     bench_long,
+    bench_serve,
     bench_startup,
 )
 
@@ -33,6 +34,7 @@ _MODULES = (
     bench_kernels,
     bench_load,
     bench_long,
+    bench_serve,
     bench_startup,
 )
 for _module in _MODULES:

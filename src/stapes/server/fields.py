@@ -53,7 +53,7 @@ ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 
 
 class TranscriptionFields(Fields):
-    """POST /v1/audio/transcriptions, beside its file."""
+    """POST /v1/audio/transcriptions, beside its file. `vad` is ours."""
 
     model: str
     language: Language = None
@@ -64,6 +64,7 @@ class TranscriptionFields(Fields):
         list[Literal["word", "segment"]], BeforeValidator(_as_list)
     ] = []
     stream: bool = False
+    vad: bool = True
     chunking_strategy: Literal["auto"] | None = None  # what is always done
 
     @model_validator(mode="after")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 import uvicorn
@@ -16,6 +17,7 @@ from stapes.server.app import App
 from stapes.server.config import ServerConfig
 
 _LOOK_S = 0.1  # how often a server that is stopping looks whether all is done
+_START_S = 0.01  # between looks whether it has started
 _MOST_MESSAGE_BYTES = 2**20  # of a WebSocket
 
 
@@ -93,3 +95,27 @@ def run(
     server = StoppingServer(settings(app), app, config.stop_s, on_stop)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(server.serve(sockets=[listening]))
+
+
+@contextlib.contextmanager
+def in_background(app: App, config: ServerConfig) -> Iterator[str]:
+    """Serve in a thread for as long as a `with` block lasts; yields the address, without a slash.
+
+    RequestError when the address cannot be used, or the application does not start.
+    """
+    with bind(config) as listening:
+        server = StoppingServer(settings(app), app, config.stop_s, lambda running: None)
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listening]}, name="stapes-web"
+        )
+        thread.start()
+        try:
+            while not server.started:
+                if not thread.is_alive():
+                    raise RequestError("The server did not start.")
+                time.sleep(_START_S)
+            host, port = listening.getsockname()[:2]
+            yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        finally:
+            server.should_exit = True
+            thread.join()

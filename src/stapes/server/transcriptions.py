@@ -72,7 +72,7 @@ def _task(
         channel.tell,
         model,
         form.take_file(),
-        TranscribeOptions(context=fields.prompt),
+        TranscribeOptions(context=fields.prompt, vad=fields.vad),
         forced,
         shared.config.limits,
         SamplingOptions(temperature=fields.temperature) if fields.temperature else None,

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from stapes.audio.pieces import Piece as Stretch
 from stapes.decoder import Generation, SamplingOptions
-from stapes.errors import AudioError
+from stapes.errors import AudioError, StapesError
 from stapes.models.qwen3_asr.model import Transcriber
 from stapes.models.qwen3_asr.pieces import Piece
 from stapes.models.qwen3_asr.pipeline import Pipeline, WordFinder
@@ -69,6 +69,9 @@ class Reader:
             with self._file, self.recording as recording:
                 for piece in recording.pieces():
                     self._put(piece)
+        except StapesError as error:
+            # A traceback would hold what was read for as long as the error is there.
+            self._error = None if self._stop.is_set() else error.with_traceback(None)
         except Exception as error:
             self._error = error
         self._over = True
@@ -189,6 +192,9 @@ class TranscriptionTask(Task):
             self._pipeline.leave()
         if self._reader is None:
             self._file.close()
+        # The recording knows this task: without the cycle its memory, which is a detector's and
+        # not only Python's, is given back at once.
+        self._reader = self._pipeline = None
 
     def _begun(self) -> tuple[Pipeline, Reader]:
         assert self._pipeline is not None
