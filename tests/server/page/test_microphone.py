@@ -21,6 +21,7 @@ def partial(page: Page) -> str:
 
 
 def test_live_text_while_somebody_speaks(page: Page):
+    """Then the recording stays: it plays, and its transcript is saved like any other's."""
     page["microphone"].click()
     page.wait_for("live")
     assert page.focused == "stop"
@@ -31,25 +32,17 @@ def test_live_text_while_somebody_speaks(page: Page):
     assert page.segments == [SPOKEN]
     assert partial(page) == ""
     assert page.text("title").startswith("Recording ")
-    assert page.said() == ""
-    assert page.console() == []
-
-
-def test_the_recording_stays(page: Page):
-    """It plays, and its transcript is saved like any other's."""
-    page["microphone"].click()
-    page.wait(lambda: partial(page) == SPOKEN, "for the words")
-    page["stop"].click()
-    page.wait_for("done")
     told = json.loads(page.saved("json"))
     assert told["text"] == SPOKEN
     assert told["language"] == "english"
     assert page.saved("srt").decode().count(" --> ") >= 1
-    page.all(".word")[1].click()
-    page.wait(lambda: page.js("return document.getElementById('audio').currentTime") > 0.3)
     duration = page.js("return document.getElementById('audio').duration")
     assert duration == pytest.approx(told["duration"], abs=0.05)
     assert duration > 2
+    page.all(".word")[1].click()
+    page.wait(lambda: page.js("return document.getElementById('audio').currentTime") > 0.3)
+    assert page.said() == ""
+    assert page.console() == []
 
 
 def test_settled_text_is_told_apart(page_of, speech: Qwen3Asr):

@@ -112,6 +112,19 @@ def test_a_busy_server(page_of, speech: Qwen3Asr):
     page.wait_for("done")
 
 
+def test_a_server_that_is_stopping(page_of, tmp_path: Path):
+    """It refuses large uploads before it has read them."""
+    page, running = page_of()
+    page.open()
+    path = tmp_path / "large.wav"
+    path.write_bytes(bytes(40 * MEGABYTE))
+    running.worker.drain()
+    page.choose(path)
+    assert "stopping" in page.wait_for_problem()
+    assert page.shown("retry")
+    page.wait(lambda: page.text("server-state") == "Stopping")
+
+
 @pytest.fixture
 def guarded(page_of) -> Page:
     page, _ = page_of(api_keys=(KEY,))

@@ -9,7 +9,7 @@ import pytest
 import srt
 import webvtt
 
-from server.serving import Running
+from server.serving import Running, client_of
 from server.sounds_for import long_recording
 
 ROUTE = "/v1/audio/transcriptions"
@@ -50,6 +50,20 @@ def test_segments_come_one_by_one(told):
     assert segments == told["verbose"]["segments"]
     assert "".join(deltas) == told["verbose"]["text"]
     assert done == {"type": "transcript.text.done"} | told["verbose"]
+
+
+def test_openai_reads_the_events(page_server: Running, told):
+    with client_of(page_server) as client:
+        events = client.audio.transcriptions.create(
+            file=("long.wav", long_recording(3)),
+            model="tiny-en",
+            response_format="verbose_json",
+            stream=True,
+        )
+        found = [(event.type, getattr(event, "text", None)) for event in events]
+    expected = [("transcript.text.segment", s["text"]) for s in told["verbose"]["segments"]]
+    assert [pair for pair in found if pair[0] == "transcript.text.segment"] == expected
+    assert found[-1] == ("transcript.text.done", told["verbose"]["text"])
 
 
 @pytest.mark.parametrize("kind", ["srt", "vtt"])

@@ -95,7 +95,9 @@ export class Player {
     const seconds = this.#audio.currentTime || 0;
     this.seek.value = String(seconds);
     const position = `${spokenClock(seconds)} of ${spokenClock(this.duration)}`;
-    if (this.seek.ariaValueText !== position) this.seek.ariaValueText = position;
+    if (this.seek.getAttribute("aria-valuetext") !== position) {
+      this.seek.setAttribute("aria-valuetext", position);
+    }
     byId("clock").textContent = `${clock(seconds)} / ${clock(this.duration)}`;
     this.#onTime(seconds, this.isPlaying);
   }

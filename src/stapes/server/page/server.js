@@ -27,6 +27,7 @@ export class Problem extends Error {
 
 const GONE = "The server cannot be reached. Is it still running?";
 const LOST = "The connection to the server was lost.";
+const BROKEN = "The server broke off the upload. It may be busy or stopping: try again in a moment.";
 const CUT = "The server ended its answer early.";
 
 export class Server {
@@ -109,13 +110,23 @@ export class Server {
         if (!last) throw new Problem(CUT);
         resolve(last);
       });
-      request.onerror = () => reject(new Problem(request.status ? LOST : GONE));
+      request.onerror = async () => reject(new Problem(request.status ? LOST : await this.#silence()));
       request.onabort = () => reject(new DOMException("cancelled", "AbortError"));
       signal.addEventListener("abort", () => request.abort(), { once: true });
       request.open("POST", "/v1/audio/transcriptions");
       if (this.key) request.setRequestHeader("Authorization", `Bearer ${this.key}`);
       request.send(form);
     });
+  }
+
+  /** Why a request got no answer: a server that refuses an upload early may be heard or not. */
+  async #silence() {
+    try {
+      await this.health();
+      return BROKEN;
+    } catch {
+      return GONE;
+    }
   }
 
   async #json(path) {

@@ -3,6 +3,8 @@
 import { byId, make, show } from "./dom.js";
 import { clock, lastStarted } from "./times.js";
 
+const NEAR_END = 120; // pixels
+
 export class TranscriptView {
   #list = byId("segments");
   #partial = byId("partial");
@@ -28,6 +30,10 @@ export class TranscriptView {
 
   /** A segment {start, end, text, parts}; they come in order. */
   add(segment) {
+    this.#keepingTheEnd(() => this.#append(segment));
+  }
+
+  #append(segment) {
     const button = make("button", { type: "button", className: "time" }, clock(segment.start));
     button.tabIndex = this.#segments.length ? -1 : 0; // one stop for Tab; arrows go on from there
     const words = [];
@@ -50,8 +56,17 @@ export class TranscriptView {
 
   /** What is heard now: settled text, and text that may still change. */
   partial(settled, open) {
-    this.#partial.replaceChildren(make("b", {}, settled), open);
-    if (!settled && !open) this.#partial.replaceChildren();
+    this.#keepingTheEnd(() => {
+      this.#partial.replaceChildren(...(settled || open ? [make("b", {}, settled), open] : []));
+    });
+  }
+
+  /** While somebody speaks, the newest text stays in sight of those who read the end. */
+  #keepingTheEnd(change) {
+    const page = document.documentElement;
+    const isAtEnd = page.scrollHeight - scrollY - innerHeight < NEAR_END;
+    change();
+    if (isAtEnd && document.body.dataset.state === "live") scrollTo(0, page.scrollHeight);
   }
 
   /** A sentence instead of text. */
