@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from io import StringIO
+from pathlib import Path
 
 import pytest
 import srt
@@ -143,3 +146,15 @@ def test_wrong_fields_are_named(page_server: Running, body: dict, param: str, se
     error = answer.json()["error"]
     assert error["param"] == param
     assert sentence in error["message"]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_example_of_the_documentation(page_server: Running):
+    page = (Path(__file__).parents[3] / "docs" / "page.md").read_text("utf-8")
+    example = page.split("```sh\n")[1].split("```")[0]
+    command = example.replace("http://127.0.0.1:8000", page_server.url)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.stdout.startswith("WEBVTT\n\n00:00:00.200 --> "), done.stderr
+    assert "nine zero zero eight seven" in done.stdout
