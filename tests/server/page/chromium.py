@@ -159,7 +159,8 @@ class Page:
         path = self.downloads / name
         path.unlink(missing_ok=True)
         self[link].click()
-        self.wait(path.exists, f"for {name}")
+        # The browser reserves the name with an empty file first.
+        self.wait(lambda: path.exists() and path.stat().st_size, f"for {name}")
         return path.read_bytes()
 
     def console(self) -> list[str]:

@@ -90,6 +90,24 @@ def test_try_again(page: Page):
     assert page.said() == ""
 
 
+def test_subtitles_are_asked_for_again_without_the_recording(page: Page):
+    page.requested()
+    page.js(
+        "window.real = fetch; window.fetch = (path, options) =>"
+        " real(path.endsWith('subtitles') ? '/gone' : path, options)"
+    )
+    page.choose(EXAMPLES / NAME)
+    assert "/gone" in page.wait_for_problem()
+    assert page.state == "done"
+    assert page.saved("txt").decode() == EXPECTED[NAME] + "\n"
+    assert not page.shown("save-srt")
+    page.js("window.fetch = window.real")
+    page["retry"].click()
+    page.wait(lambda: page.shown("save-srt") and page.shown("save-vtt"))
+    assert page.said() == ""
+    assert sum("transcriptions" in url for url in page.requested()) == 1
+
+
 def test_a_busy_server(page_of, speech: Qwen3Asr):
     page, running = page_of(Served({speech.name: speech}), max_queue=0)
     page.open()

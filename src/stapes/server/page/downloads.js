@@ -12,12 +12,14 @@ const KINDS = {
 export class Downloads {
   #addresses = [];
   #text = "";
+  #turn = 0; // counts transcripts: subtitles of one before come too late
 
   constructor() {
     byId("copy").addEventListener("click", () => this.#copy());
   }
 
   clear() {
+    this.#turn += 1;
     for (const address of this.#addresses) URL.revokeObjectURL(address);
     this.#addresses = [];
     for (const kind of Object.keys(KINDS)) byId(`save-${kind}`).removeAttribute("href");
@@ -28,16 +30,20 @@ export class Downloads {
   /** Offer a transcript (as verbose_json) under a recording's name; subtitles come from the server. */
   async offer(transcript, name, server) {
     this.clear();
+    const turn = this.#turn;
     this.#text = transcript.text;
     const stem = name.replace(/\.[a-z][a-z0-9]{0,4}$/i, "") || "transcript";
     this.#put("txt", stem, `${transcript.text}\n`);
     this.#put("json", stem, `${JSON.stringify(transcript, null, 2)}\n`);
     const made = ["srt", "vtt"].map(async (kind) => {
       show(false, byId(`save-${kind}`));
-      this.#put(kind, stem, await server.subtitles(transcript, kind));
+      const text = await server.subtitles(transcript, kind);
+      if (turn === this.#turn) this.#put(kind, stem, text);
     });
     show(true, byId("downloads"));
-    await Promise.all(made);
+    await Promise.all(made).catch((error) => {
+      if (turn === this.#turn) throw error;
+    });
   }
 
   #put(kind, stem, text) {

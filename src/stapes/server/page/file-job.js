@@ -33,9 +33,9 @@ export class FileJob {
         signal: this.#abort.signal,
       });
       const { type, ...transcript } = done;
-      await work.finish(transcript);
+      work.finish(transcript);
     } catch (error) {
-      await this.#keepWhatCame();
+      this.#keepWhatCame();
       if (error.name !== "AbortError") throw error;
     }
   }
@@ -81,7 +81,7 @@ export class FileJob {
   }
 
   /** Text that came before the end is not thrown away. */
-  async #keepWhatCame() {
+  #keepWhatCame() {
     const { segments, words } = this.#work;
     if (!segments.length) {
       this.#work.leave();
@@ -95,7 +95,6 @@ export class FileJob {
       segments,
       ...(words.length && { words }),
     };
-    // Without a server there are no subtitles; what went wrong before is what the user is told.
-    await this.#work.finish(transcript, { isWhole: false }).catch(() => {});
+    this.#work.finish(transcript, { isWhole: false });
   }
 }

@@ -158,10 +158,6 @@ export class LiveJob {
     this.#work.waveform.settle();
     this.file = wavFile(this.#blocks, this.#microphone.sampleRate, `${this.#work.name}.wav`);
     await this.#work.hear(this.file);
-    const isWhole = this.#isWhole;
-    // Why it is not whole is what the user is told, not that there are no subtitles either.
-    await this.#work.finish(transcript, { isWhole }).catch((error) => {
-      if (isWhole) throw error;
-    });
+    this.#work.finish(transcript, { isWhole: this.#isWhole });
   }
 }

@@ -54,13 +54,25 @@ async function run(made, retry) {
   hideProblem();
   job = made;
   status.look();
+  let problem = null;
   try {
     await job.run();
   } catch (error) {
-    showProblem(error, retry);
-  } finally {
-    job = null;
-    status.look();
+    problem = error;
+  }
+  job = null;
+  status.look();
+  if (problem) showProblem(problem, retry);
+  save(Boolean(problem));
+}
+
+/** Subtitles, without the recording; where something else went wrong, that is what is told. */
+async function save(isQuiet) {
+  if (!isQuiet) hideProblem();
+  try {
+    await work.save();
+  } catch (error) {
+    if (!isQuiet) showProblem(error, () => save(false));
   }
 }
 

@@ -17,6 +17,7 @@ export class Work {
   name = "";
   #server;
   #model = "";
+  #transcript = null; // once it is complete
   #looking = new AbortController();
 
   constructor(server) {
@@ -37,6 +38,7 @@ export class Work {
   /** Show a new recording: state is "working" or "live". */
   begin({ name, title, model, state }) {
     this.#looking.abort();
+    this.#transcript = null;
     Object.assign(this, { segments: [], words: [], name });
     this.#model = model;
     this.player.unload();
@@ -57,6 +59,8 @@ export class Work {
   /** Back to the choice of a recording. */
   leave() {
     this.#looking.abort();
+    this.#transcript = null;
+    this.downloads.clear();
     this.player.unload();
     this.#state("idle");
   }
@@ -113,8 +117,8 @@ export class Work {
     show(sentences.length > 0, byId("warnings"));
   }
 
-  /** The transcript is complete, or as complete as it will be; rejects without subtitles. */
-  async finish(transcript, { isWhole = true } = {}) {
+  /** The transcript is complete, or as complete as it will be. */
+  finish(transcript, { isWhole = true } = {}) {
     this.transcript.partial("", "");
     byId("title").textContent = this.name;
     this.#setDuration(this.player.duration || transcript.duration);
@@ -127,7 +131,13 @@ export class Work {
     show(this.segments.length > 0 && !this.words.length, byId("word-note"));
     this.#state("done");
     byId("title").focus();
-    if (this.segments.length) await this.downloads.offer(transcript, this.name, this.#server);
+    this.#transcript = transcript;
+  }
+
+  /** Offer the transcript as files, if there is one; rejects with a Problem without subtitles. */
+  async save() {
+    if (!this.#transcript || !this.segments.length) return;
+    await this.downloads.offer(this.#transcript, this.name, this.#server);
   }
 
   #setDuration(seconds) {
