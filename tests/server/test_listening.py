@@ -285,6 +285,22 @@ def test_a_client_that_is_faster_than_the_worker_is_held_up(speech):
         assert 0 < most < 30
 
 
+def test_a_server_that_stops_ends_its_streams(speech):
+    with serving(Served({"tiny-en": speech}, open_stream=Factory())) as running:
+        with open_socket(running) as socket:
+            socket.recv(timeout=20)
+            socket.send(pcm(tone(0.7)))
+            assert json.loads(socket.recv(timeout=20))["text"] == "w0"
+            running.worker.drain()
+            with suppress(ConnectionClosed):
+                socket.send(pcm(tone(3)))
+            final, done = rest(socket)
+            assert (final["text"], done["type"]) == (str(int(0.7 * RATE)), "done")
+        with open_socket(running) as late:
+            (message,) = rest(late)
+            assert message["error"]["code"] == "busy"
+
+
 def test_without_a_factory(server):
     with open_socket(server) as socket:
         (message,) = rest(socket)

@@ -25,10 +25,7 @@ from stapes.server.run import in_background
 from stapes.server.served import Served
 from stapes.system import default_threads
 
-#: One of so many ids ends an answer of the random model: 30 s of speech have about 128, and clips
-#: are a quarter of that long.
-_ENDING = 32
-_SECONDS = (3.0, 5.0, 7.0, 9.0, 11.0)
+_SECONDS = (2.0, 3.0, 5.0, 8.0, 12.0)
 _BOUNDARY = "stapes-bench-serve"
 _PATIENCE_S = 600
 
@@ -41,12 +38,15 @@ class ServeBench:
         synthetic: size of the model.
         clients: that ask at once, each one request after the other.
         seconds: how long they do, after one client has for a third of that.
+        tokens: one of so many ids ends an answer of the random model, if it is not as long as its
+            clip permits (32 tokens and 16 a second) before.
         parallel: requests that run side by side; None chooses.
     """
 
     synthetic: str
     clients: int
     seconds: float
+    tokens: int
     parallel: int | None
     runtime: RuntimeOptions
     instruction_set: str = "auto"
@@ -75,7 +75,7 @@ class _Load:
 def run(bench: ServeBench) -> dict[str, object]:
     """Throughput of one client, and of all. AssertionError when an answer depends on the others."""
     config = SYNTHETIC[bench.synthetic]
-    ends = frozenset(range(0, config.decoder.vocab_size, _ENDING))
+    ends = frozenset(range(0, config.decoder.vocab_size, bench.tokens))
     decoder = replace(config.decoder, eos_token_ids=ends)
     model = SyntheticTranscriber(
         bench.synthetic, replace(config, decoder=decoder), bench.runtime, bench.instruction_set
@@ -111,12 +111,14 @@ def _figures(
         "instruction_set": bench.instruction_set,
         "clients": bench.clients,
         "slots": slots,
+        "tokens": bench.tokens,
         "requests": len(all_.latencies_s),
         "audio_s_per_s": round(together, 3),
         "single_audio_s_per_s": round(alone, 3),
         "throughput_ratio": round(together / alone, 3),
         "tokens_per_s": round(all_.tokens / all_s, 1),
         "single_tokens_per_s": round(one.tokens / one_s, 1),
+        "tokens_per_request": round(all_.tokens / len(all_.latencies_s), 1),
         "median_latency_s": round(float(np.median(all_.latencies_s)), 3),
         "worst_latency_s": round(max(all_.latencies_s), 3),
         "single_median_latency_s": round(float(np.median(one.latencies_s)), 3),

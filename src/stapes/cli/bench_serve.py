@@ -31,6 +31,13 @@ from stapes.options import RuntimeOptions
     help="How long they ask; one client alone is measured for a third of that.",
 )
 @click.option(
+    "--tokens",
+    type=click.IntRange(min=2, max=4096),
+    default=128,
+    show_default=True,
+    help="One of so many ids ends an answer; clips of 2 to 12 s end it after 64 to 224.",
+)
+@click.option(
     "--parallel",
     type=click.IntRange(1, 256),
     show_default="by threads and free memory",
@@ -43,6 +50,7 @@ def command(
     synthetic: str,
     clients: int,
     seconds: float,
+    tokens: int,
     parallel: int | None,
     instruction_set: str,
     as_json: bool,
@@ -52,5 +60,5 @@ def command(
     from stapes.bench.serve import ServeBench, run
 
     options = RuntimeOptions(**runtime)  # type: ignore[arg-type]
-    bench = ServeBench(synthetic, clients, seconds, parallel, options, instruction_set)
+    bench = ServeBench(synthetic, clients, seconds, tokens, parallel, options, instruction_set)
     show(run(bench), as_json)

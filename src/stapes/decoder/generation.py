@@ -114,7 +114,12 @@ class Generation:
         return not self.finished
 
     def add_time(self, seconds: float, prefilled: bool) -> None:
-        """Count its share, by rows, of a run that it had part in."""
+        """Count its share, by rows, of a run that it had part in.
+
+        Args:
+            seconds: the share.
+            prefilled: whether its prompt had been read before; see the property.
+        """
         if prefilled:
             self.decode_share_s += seconds
         else:

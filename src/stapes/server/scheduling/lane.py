@@ -70,6 +70,13 @@ class Lane:
             self._waiting.append(task)
         self.wake()
 
+    def end_streams(self) -> None:
+        """Let live streams say what they have heard, and end; from any thread."""
+        with self._lock:
+            tasks = [*self._waiting, *self._running]
+        for task in tasks:
+            task.end()
+
     def turn(self) -> bool:
         """Some work outside the batch, and one run of it; whether anything was done."""
         self._remove_cancelled()

@@ -80,7 +80,7 @@ class LiveTask(Task):
         self._wake: Callable[[], None] = lambda: None
         self._incoming: deque[NDArray[np.float32]] = deque()
         self._pushed = self._fed = 0
-        self._ended = self._finished = False
+        self._ended = self._told_end = self._finished = False
 
     # -- from any thread -------------------------------------------------------------------------
 
@@ -92,13 +92,15 @@ class LiveTask(Task):
         return (self._pushed - self._fed) / SAMPLE_RATE + waiting_s
 
     def push(self, samples: NDArray[np.float32]) -> None:
-        """The next samples, f32 [n], mono 16 kHz, from one thread."""
+        """The next samples, f32 [n], mono 16 kHz, from one thread; dropped behind the end."""
+        if self._ended:
+            return
         self._pushed += samples.size
         self._incoming.append(samples)
         self._wake()
 
     def end(self) -> None:
-        """No more samples will come."""
+        """No more samples will come, or are wanted."""
         self._ended = True
         self._wake()
 
@@ -120,9 +122,11 @@ class LiveTask(Task):
         if self._stream is None or self._finished:
             return False
         ended = self._ended  # looked at first: sound that was pushed before it is in the queue
-        self._feed(self._stream)
-        if ended:
+        if not self._told_end:
+            self._feed(self._stream)
+        if ended and not self._told_end:
             self._stream.end()
+            self._told_end = True
         if self._stream.pending:
             for event in self._stream.poll():
                 self.tell(Update(event))

@@ -44,7 +44,7 @@ Tell = Callable[[Update | Finished], None]
 
 
 class Task(ABC):
-    """A request under way. All but `cancel` belongs to the worker's thread.
+    """A request under way. All but `cancel` and `end` belongs to the worker's thread.
 
     Args:
         tell: is called, in the worker's thread, with updates and one `Finished`; it must neither
@@ -66,6 +66,9 @@ class Task(ABC):
     def cancel(self) -> None:
         """Ask, from any thread, that the request end; the worker does it before its next run."""
         self.cancelled = True
+
+    def end(self) -> None:  # noqa: B027 - most requests end by themselves
+        """Ask, from any thread, a request that could go on for ever to come to its end."""
 
     @property
     @abstractmethod

@@ -131,9 +131,11 @@ class Worker:
         self.wake()
 
     def drain(self) -> None:
-        """Take no more requests; those that have a place go on."""
+        """Take no more requests; those that have a place go on, but live streams end here."""
         with self._lock:
             self.draining = True
+        for lane in self.lanes.values():
+            lane.end_streams()
 
     @property
     def places_taken(self) -> int:
