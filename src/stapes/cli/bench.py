@@ -12,6 +12,7 @@ from stapes.cli import (
     bench_kernels,
     bench_load,
     bench_long,
+    bench_serve,
     bench_startup,
     bench_stream,
 )
@@ -34,6 +35,7 @@ _MODULES = (
     bench_kernels,
     bench_load,
     bench_long,
+    bench_serve,
     bench_startup,
     bench_stream,
 )

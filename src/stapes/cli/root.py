@@ -18,8 +18,9 @@ COMMANDS: dict[str, str] = {
     "convert": "stapes.cli.convert",
     "generate": "stapes.cli.generate",
     "info": "stapes.cli.info",
-    "models": "stapes.cli.models",
     "listen": "stapes.cli.listen",
+    "models": "stapes.cli.models",
+    "serve": "stapes.cli.serve",
     "transcribe": "stapes.cli.transcribe",
 }
 

@@ -91,6 +91,19 @@ def load_aligner(
     return cast("ForcedAligner", _load(model, options, tracer, ALIGNERS))
 
 
+def load_any(
+    model: str | Path,
+    *,
+    weights: WeightFormat | None = None,
+    encoder_weights: WeightFormat | None = None,
+    kv: KvFormat = "f16",
+    threads: int | None = None,
+) -> SpeechModel | TextModel:
+    """A speech or a text model, whichever it is; see `stapes.load` and `stapes.load_text`."""
+    options = RuntimeOptions(weights, kv, threads, encoder_weights)
+    return cast("SpeechModel | TextModel", _load(model, options, None, SPEECH | TEXT))
+
+
 def _load(
     model: str | Path,
     options: RuntimeOptions,
