@@ -10,10 +10,20 @@ import numpy as np
 import pytest
 
 from server.sounds_for import samples, wav
-from server.told import EXAMPLES, EXPECTED, Told, transcribe, write
+from server.told import EXAMPLES, EXPECTED, LIMITS, Told, transcribe, write
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.models.qwen_text import TextOptions
-from stapes.server.scheduling import BusyError, CallTask, LiveEvent, LiveTask, Task
+from stapes.options import TranscribeOptions
+from stapes.server.scheduling import (
+    BusyError,
+    CallTask,
+    Finished,
+    LiveEvent,
+    LiveTask,
+    Task,
+    TranscriptionTask,
+    Update,
+)
 
 LONG = "digits-10.flac"
 
@@ -108,22 +118,29 @@ def test_short_requests_do_not_wait_for_a_long_one(make_worker, speech):
     short_place.close()
 
 
-def test_leaving_frees_the_place_within_one_step(make_worker, speech):
+def test_leaving_frees_the_place_before_the_next_run(make_worker, speech):
     worker = make_worker(slots=1)
     lane = worker.lanes[speech.name]
-    seen: list[int] = []
+    left_at: list[int] = []
+    ended_at: list[int] = []
 
-    def leave(_update) -> None:  # in the worker's thread, between two of its runs
-        place.close()
-        seen.append(lane.steps)
+    class Leaving(Told):
+        """Leaves with the first piece, in the worker's thread, and counts runs."""
+
+        def __call__(self, what) -> None:
+            super().__call__(what)
+            (ended_at if isinstance(what, Finished) else left_at).append(lane.steps)
+            if isinstance(what, Update):
+                place.close()
 
     file = wav(np.tile(samples(LONG), 30))
-    told = Told(leave)
-    place = None
-    told, place = transcribe(worker, speech, file, told, chunk_seconds=3.0)
+    place = worker.reserve(speech.name)
+    told = Leaving()
+    options = TranscribeOptions(chunk_seconds=3.0)
+    place.submit(TranscriptionTask(told, speech, file, options, None, LIMITS))
     next_one, next_place = transcribe(worker, speech, "digits-3.wav")
     assert told.result() is None
-    assert len(told.updates) == 1
+    assert left_at == ended_at
     assert next_one.result().transcript.text == EXPECTED["digits-3.wav"]
     next_place.close()
     assert len(lane.sessions) <= lane.slots
