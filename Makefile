@@ -33,8 +33,9 @@ demo: $(STAMPS)/package ## set up and transcribe the recordings in examples/ wit
 test: $(STAMPS)/package $(STAMPS)/test ## set up what the tests need and run them
 	@$(PY) -m pytest $(ARGS)
 
-# Recordings of a human voice, on which tests measure the bundled model; they are skipped without.
-DEBIAN := asterisk-core-sounds-en-g722 asterisk-core-sounds-en-wav
+# Recordings of a human voice, on which tests measure the bundled model, and a browser for the
+# server's page; what needs them is skipped without.
+DEBIAN := asterisk-core-sounds-en-g722 asterisk-core-sounds-en-wav chromium chromium-driver
 
 .PHONY: test-deps
 test-deps: ## install the Debian packages that the tests use, as root (tests skip what is missing)
@@ -93,7 +94,7 @@ $(STAMPS)/package: $(STAMPS)/venv $(SOURCES)
 
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml
 	@echo "Installing what the tests need ..."
-	@$(PY) tools/requirements.py test parity ray voice > $(STAMPS)/test.txt
+	@$(PY) tools/requirements.py test server parity ray voice > $(STAMPS)/test.txt
 	@$(PIP) install -r $(STAMPS)/test.txt
 	@touch $@
 
@@ -105,6 +106,6 @@ $(STAMPS)/bench: $(STAMPS)/venv pyproject.toml
 
 $(STAMPS)/lint: $(STAMPS)/venv pyproject.toml
 	@echo "Installing the linters ..."
-	@$(PY) tools/requirements.py lint > $(STAMPS)/lint.txt
+	@$(PY) tools/requirements.py lint server > $(STAMPS)/lint.txt
 	@$(PIP) install -r $(STAMPS)/lint.txt
 	@touch $@

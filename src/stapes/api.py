@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stapes.models.interface import SpeechModel
+from stapes.models.interface import Aligner, SpeechModel
 from stapes.options import KvFormat, WeightFormat
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from stapes.models.qwen3_asr.aligner import ForcedAligner
     from stapes.models.qwen_text import TextModel
     from stapes.models.vevo2.pipeline import VoiceModel
-    from stapes.streaming.aligning import Aligner
     from stapes.streaming.policy import StreamPolicy
     from stapes.streaming.stream import Stream
 
@@ -200,8 +199,7 @@ def stream(
         sample_rate: Hz of what is fed.
         vad: let a speech detector cut the stream into utterances and leave out what is no speech;
             False takes everything for speech.
-        aligner: gives final events the times of their words: any object with the `align_samples`
-            of `stapes.streaming.aligning.Aligner`.
+        aligner: of `load_aligner`; gives final events the times of their words.
         reuse: False computes everything anew at each step, for comparison.
 
     Returns:

@@ -31,6 +31,7 @@ NEIGHBOURS = {
     ("cli", "bench"),  # each is a command
     ("cli", "batch"),
     ("cli", "server"),
+    ("bench", "server"),  # which it measures
 }
 
 # The compiled core is reached through these alone.
@@ -48,6 +49,14 @@ OPTIONAL = {
     "stapes.bench.versus_ggml": {"libggml"},
     "stapes.bench.versus_speak": {"torch"},
 }
+
+# Parts of the package that need an extra.
+EXTRAS = {"server": "server"}
+
+
+def imported_by(requirements: list[str]) -> set[str]:
+    """The names under which packages are imported."""
+    return {re.match(r"[\w-]+", text)[0].replace("-", "_") for text in requirements}
 
 
 def allowed(importer: str, imported: str) -> bool:
@@ -99,14 +108,15 @@ def test_one_model_does_not_import_another(modules):
 def test_only_what_the_package_depends_on_is_imported(modules):
     """Not torch or transformers, above all: those are oracles of the tests."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names = (re.match(r"[\w-]+", text)[0] for text in project["dependencies"])
-    declared = {name.replace("-", "_") for name in names}
+    declared = imported_by(project["dependencies"])
     known = {"stapes", *declared, *sys.stdlib_module_names}
+    extras = {p: imported_by(project["optional-dependencies"][e]) for p, e in EXTRAS.items()}
     wrong = [
         f"{module.name} imports {name}"
         for module in modules
         for name in module.imports()
-        if name.split(".")[0] not in known | OPTIONAL.get(module.name, set())
+        if name.split(".")[0]
+        not in known | OPTIONAL.get(module.name, set()) | extras.get(module.part, set())
     ]
     assert wrong == []
 

@@ -79,7 +79,8 @@ def test_the_whole_tree_is_translated():
     def leaves(kind: type[BaseException]):
         return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
 
-    codes = {exit_code(kind("x.")) for kind in leaves(errors.StapesError)[1:]}
+    kinds = [k for k in leaves(errors.StapesError)[1:] if k.__module__ == errors.__name__]
+    codes = {exit_code(kind("x.")) for kind in kinds}
     assert codes == {2, 3, 4, 5, 130}
 
 

@@ -71,14 +71,14 @@ def test_an_idle_engine_wakes_up() -> None:
 
 
 def test_engines_come_and_go() -> None:
-    before = threading.active_count()
+    before, tasks = threading.active_count(), len(os.listdir("/proc/self/task"))
     for i in range(60):
         engine = _native.Engine(1 + i % 8)
         assert engine.threads == 1 + i % 8
         if i % 10 == 0:
             answer(Decoder(NativeExecutor(decoder_plan("f32"), engine), "f32"), i)
     assert threading.active_count() == before
-    assert len(os.listdir("/proc/self/task")) < 60
+    assert len(os.listdir("/proc/self/task")) - tasks < 20  # of more than 200; others' may end
 
 
 def test_a_cache_in_use_is_left_alone() -> None:

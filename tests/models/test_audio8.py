@@ -102,6 +102,18 @@ def test_what_the_folder_is_told_to_be(pristine: Path):
 # -- the adapter ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("frames", [1, 800, 2409])
+def test_steps_are_the_whole_bit_for_bit(model: Audio8Asr, frames: int):
+    mel = np.random.default_rng(0).uniform(-1, 1, (frames, 128)).astype(np.float32)
+    steps = model.encoder.encode_steps(mel)
+    pauses = -(-frames // 800)  # one of them before the adapter
+    for _ in range(pauses):
+        next(steps)
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+    assert np.array_equal(done.value.value, model.encoder.encode(mel))
+
+
 @pytest.mark.parametrize(("frames", "tokens"), COUNTS.items())
 def test_rows_for_frames(model: Audio8Asr, frames: int, tokens: int):
     assert model.encoder.tokens(frames) == tokens

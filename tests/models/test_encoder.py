@@ -98,3 +98,18 @@ def test_encoding_twice_gives_the_same_bits(encoder: AudioEncoder):
     encoder.encode(other)
     assert np.array_equal(encoder.encode(first), expected)
     assert not np.array_equal(encoder.encode(other), expected)
+
+
+@pytest.mark.parametrize("frames", [1, 799, 800, 801, 2000, 2409])
+def test_steps_are_the_whole_bit_for_bit(encoder: AudioEncoder, frames: int):
+    mel, pauses = random_mel(frames), 0
+    steps = encoder.encode_steps(mel)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            embeddings = done.value
+            break
+        pauses += 1
+    assert np.array_equal(embeddings, encoder.encode(mel))
+    assert pauses == -(-frames // 800) - 1

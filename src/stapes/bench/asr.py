@@ -18,6 +18,7 @@ from stapes.bench.synthetic import SYNTHETIC, RandomTensors
 from stapes.bench.work import encode_bytes, encode_flops, prefill_bytes, prefill_flops
 from stapes.decoder import GenerateOptions, Injection, Prompt, generate
 from stapes.graph import NO_TRACE, NoTracer
+from stapes.models.qwen3_asr.config import Qwen3AsrConfig
 from stapes.models.qwen3_asr.encoder import audio_tokens
 from stapes.models.qwen3_asr.networks import Networks, networks_from
 from stapes.models.source import checkpoint_readers
@@ -61,11 +62,21 @@ def noise(seconds: float) -> NDArray[np.float32]:
 
 def build(bench: AsrBench, tracer: NoTracer = NO_TRACE) -> tuple[Networks, float]:
     """The networks with random weights, and the seconds it took to make and pack them."""
-    started = time.perf_counter()
     config = SYNTHETIC[bench.synthetic]
-    engine = open_engine(bench.runtime.threads, bench.instruction_set)
-    readers = checkpoint_readers(RandomTensors(config), engine, bench.runtime)
-    networks = networks_from(config, readers, bench.runtime, tracer)
+    return build_networks(config, bench.runtime, bench.instruction_set, tracer)
+
+
+def build_networks(
+    config: Qwen3AsrConfig,
+    runtime: RuntimeOptions,
+    instruction_set: str,
+    tracer: NoTracer = NO_TRACE,
+) -> tuple[Networks, float]:
+    """See `build`."""
+    started = time.perf_counter()
+    engine = open_engine(runtime.threads, instruction_set)
+    readers = checkpoint_readers(RandomTensors(config), engine, runtime)
+    networks = networks_from(config, readers, runtime, tracer)
     return networks, time.perf_counter() - started
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE
-from stapes.bench.asr import AsrBench, noise
+from stapes.bench.asr import noise
 from stapes.bench.measure import rounds_in_turn
+from stapes.bench.synthetic import SYNTHETIC
 from stapes.bench.transcriber import SyntheticTranscriber
 from stapes.models.qwen3_asr.pipeline import Pipeline, default_width
 from stapes.options import RuntimeOptions, TranscribeOptions
@@ -41,7 +42,7 @@ class _Noise:
 def run(bench: LongBench, rounds: int) -> dict[str, object]:
     """Seconds of all pieces side by side and one after another, in turn. The answers are equal."""
     model = SyntheticTranscriber(
-        AsrBench(bench.synthetic, bench.seconds, bench.tokens, bench.runtime, bench.instruction_set)
+        bench.synthetic, SYNTHETIC[bench.synthetic], bench.runtime, bench.instruction_set
     )
     stretches = _stretches(bench)
     width = bench.batch or default_width(model.decoder, bench.seconds)

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from stapes.api import load
 from stapes.audio import SAMPLE_RATE, read_audio
 from stapes.audio.speech import SpeechDetector, speech_detector
-from stapes.bench.asr import AsrBench, noise
+from stapes.bench.asr import noise
 from stapes.bench.measure import seconds_of
 from stapes.bench.processes import status_mb
+from stapes.bench.synthetic import SYNTHETIC
 from stapes.bench.transcriber import SyntheticTranscriber
 from stapes.decoder import GenerateResult
 from stapes.models.qwen3_asr.model import Transcriber
@@ -115,10 +116,9 @@ def _case(bench: StreamBench) -> _Case:
         samples = np.resize(read_audio(bench.file).samples, count)
         return _Case(streaming_model(loaded), Asked(StreamPolicy()), samples, speech_detector()[0])
     policy = StreamPolicy(new_tokens=bench.tokens)
-    asr = AsrBench(
-        bench.synthetic, bench.seconds, bench.tokens, bench.runtime, bench.instruction_set
-    )
-    return _Case(SyntheticTranscriber(asr), Asked(policy), noise(bench.seconds), None)
+    config = SYNTHETIC[bench.synthetic]
+    model = SyntheticTranscriber(bench.synthetic, config, bench.runtime, bench.instruction_set)
+    return _Case(model, Asked(policy), noise(bench.seconds), None)
 
 
 def _listen(case: _Case, looks: list[Look], memory: list[float], finals: list[StreamEvent]) -> None:

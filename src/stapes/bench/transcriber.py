@@ -8,11 +8,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.bench.asr import PROMPT_START, AsrBench, build, prompt_ids
-from stapes.bench.synthetic import SYNTHETIC
+from stapes.bench.asr import PROMPT_START, build_networks, prompt_ids
 from stapes.decoder import Injection, Prompt
+from stapes.models.qwen3_asr.config import Qwen3AsrConfig
 from stapes.models.qwen3_asr.model import Transcriber
 from stapes.models.qwen3_asr.postprocess import Answer
+from stapes.options import RuntimeOptions
 from stapes.text.tokenizer import Tokenizer
 
 
@@ -32,13 +33,17 @@ class SyntheticTranscriber(Transcriber):
     """A model of a published size, built in memory; see `bench.synthetic`.
 
     Args:
-        asr: size, formats and threads.
+        name: of the size.
+        config: of `SYNTHETIC`, or one that differs in what it does with ids.
+        runtime: how it is held and run.
+        instruction_set: of the core.
     """
 
-    def __init__(self, asr: AsrBench) -> None:
-        networks, load_s = build(asr)
-        tokenizer = cast("Tokenizer", Numbers())
-        super().__init__(asr.synthetic, SYNTHETIC[asr.synthetic], tokenizer, networks, load_s)
+    def __init__(
+        self, name: str, config: Qwen3AsrConfig, runtime: RuntimeOptions, instruction_set: str
+    ) -> None:
+        networks, load_s = build_networks(config, runtime, instruction_set)
+        super().__init__(name, config, cast("Tokenizer", Numbers()), networks, load_s)
 
     def build_prompt(
         self, embeddings: NDArray[np.float32], context: str, forced: str | None

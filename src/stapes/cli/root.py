@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "info": "stapes.cli.info",
     "listen": "stapes.cli.listen",
     "models": "stapes.cli.models",
+    "serve": "stapes.cli.serve",
     "speak": "stapes.cli.speak",
     "transcribe": "stapes.cli.transcribe",
 }

@@ -11,6 +11,7 @@ from stapes.decoder.generate import generate
 from stapes.decoder.generation import Generation
 from stapes.decoder.loops import LoopDetector
 from stapes.decoder.options import FinishReason, GenerateOptions, GenerateResult
+from stapes.decoder.pool import SessionPool
 from stapes.decoder.prompt import Injection, Prompt
 from stapes.decoder.sampling import Sampler, SamplingOptions
 from stapes.decoder.session import Session
@@ -33,6 +34,7 @@ __all__ = [
     "Sampler",
     "SamplingOptions",
     "Session",
+    "SessionPool",
     "expected_tensors",
     "generate",
     "load_weights",

@@ -120,15 +120,17 @@ class Batch:
 
     def _timed_run(self, parts: dict[Generation, Rows]) -> None:
         """A run, whose time is shared out by rows between prefills and decoding."""
-        rows = [(rows.ids.size, generation.prefilled) for generation, rows in parts.items()]
-        prefill = sum(count for count, prefilled in rows if not prefilled)
-        share = prefill / sum(count for count, _ in rows)
+        counts = [(g, rows.ids.size, g.prefilled) for g, rows in parts.items()]
+        prefill = sum(count for _, count, prefilled in counts if not prefilled)
+        total = sum(count for _, count, _ in counts)
         started = time.perf_counter()
         self._run(parts)
         ended = time.perf_counter()
-        self.prefill_s += share * (ended - started)
-        self.decode_s += (1 - share) * (ended - started)
-        self.decoder.tracer.stage("prefill" if share else "decode", started, ended)
+        for generation, count, prefilled in counts:
+            generation.add_time((ended - started) * count / total, prefilled)
+        self.prefill_s += (ended - started) * prefill / total
+        self.decode_s += (ended - started) * (1 - prefill / total)
+        self.decoder.tracer.stage("prefill" if prefill else "decode", started, ended)
 
     def _run(self, parts: dict[Generation, Rows]) -> None:
         """Run rows together; when that fails, each by itself, so that one failure stays one."""

@@ -69,6 +69,7 @@ class Generation:
         self._turn = session.answers
         self._started = time.perf_counter()
         self._first = self._ended = self._started
+        self.prefill_share_s = self.decode_share_s = 0.0  # of shared runs, see `add_time`
 
     def _usable(self, draft: object, eos: frozenset[int]) -> list[int]:
         """The ids of a draft that can be checked: before an EOS, and one less than the budget.
@@ -114,6 +115,18 @@ class Generation:
         elif cancel is not None and cancel():
             self._finish("cancelled")
         return not self.finished
+
+    def add_time(self, seconds: float, prefilled: bool) -> None:
+        """Count its share, by rows, of a run that it had part in.
+
+        Args:
+            seconds: the share.
+            prefilled: whether its prompt had been read before; see the property.
+        """
+        if prefilled:
+            self.decode_share_s += seconds
+        else:
+            self.prefill_share_s += seconds
 
     def cancel(self) -> None:
         """End the answer with what is there."""

@@ -54,11 +54,12 @@ class Record:
 
     def equal_prefix(self, prompt: CheckedPrompt) -> int:
         """How many first positions of a prompt are those of the record, bit for bit."""
-        return min(self._equal_ids(prompt), self._equal_rows(prompt))
+        return min(self.equal_ids(prompt.ids), self._equal_rows(prompt))
 
-    def _equal_ids(self, prompt: CheckedPrompt) -> int:
-        count = min(len(self._ids), len(prompt))
-        return _first(np.array(self._ids[:count], np.int32) != prompt.ids[:count])
+    def equal_ids(self, ids: NDArray[np.integer]) -> int:
+        """How many first ids [n] are those of the record, whatever rows are injected."""
+        count = min(len(self._ids), ids.size)
+        return _first(np.array(self._ids[:count], np.int32) != ids[:count])
 
     def _equal_rows(self, prompt: CheckedPrompt) -> int:
         """The first position at which one has a row that the other has not, or another one."""

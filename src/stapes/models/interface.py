@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -11,12 +11,28 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stapes.models.qwen3_asr.aligner import ForcedAligner
-    from stapes.models.transcript import Segment, Transcript
+    from stapes.models.transcript import Segment, Transcript, Word
 
     AudioSource: TypeAlias = str | PathLike[str] | bytes | BinaryIO | NDArray[np.generic]
 
 Progress: TypeAlias = Callable[[float, float], None]
+
+
+class Aligner(Protocol):
+    """A loaded model that says when the words of a text were spoken."""
+
+    def align_samples(
+        self, samples: NDArray[np.float32], text: str, *, start_s: float, language: str | None
+    ) -> Sequence[Word]:
+        """The words of a text in order, with their times.
+
+        Args:
+            samples: f32 [n], mono, 16 kHz: what was spoken.
+            text: what was said in them.
+            start_s: where the samples begin; is added to all times.
+            language: Hugging Face's English name, None when it is unknown.
+        """
+        ...
 
 
 class SpeechModel(Protocol):
@@ -44,7 +60,7 @@ class SpeechModel(Protocol):
         batch: int | None = None,
         chunk_seconds: float = 30.0,
         vad: bool = True,
-        aligner: ForcedAligner | None = None,
+        aligner: Aligner | None = None,
         on_progress: Progress | None = None,
         on_segment: Callable[[Segment], None] | None = None,
         should_cancel: Callable[[], bool] | None = None,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,38 @@ from numpy.typing import NDArray
 from stapes.audio.pieces import Piece, pieces_of
 from stapes.audio.speech import SpeechDetector, speech_detector
 from stapes.audio.stream import open_stream
+from stapes.errors import AudioError
 from stapes.graph import NoTracer
 from stapes.options import TranscribeOptions
 
 if TYPE_CHECKING:
     from stapes.models.interface import AudioSource
+
+
+@dataclass(frozen=True)
+class ReadingLimits:
+    """What one recording may cost to read; files from strangers may be small and endless.
+
+    Attributes:
+        most_s: seconds of sound.
+        most_work_s: seconds of decoding and looking for speech.
+    """
+
+    most_s: float
+    most_work_s: float
+
+    def check(self, seconds: float, work_s: float) -> None:
+        """AudioError when a recording has, or promises, more."""
+        if seconds > self.most_s:
+            raise AudioError(
+                f"The recording has {seconds:.0f} s of sound or more; {self.most_s:.0f} s are "
+                "permitted."
+            )
+        if work_s > self.most_work_s:
+            raise AudioError(
+                f"Decoding the recording takes too long: {work_s:.0f} s so far, "
+                f"{self.most_work_s:.0f} s are permitted."
+            )
 
 
 class Recording:
@@ -29,6 +57,8 @@ class Recording:
         sample_rate: of an array.
         options: longest piece, and whether to look for speech.
         tracer: records the stage "audio".
+        check: called along the way with the seconds of sound that it has or promises, and those of
+            work so far; what it raises ends the reading. `ReadingLimits.check` is one.
 
     Attributes:
         audio_s: seconds spent on decoding and on looking for speech so far.
@@ -40,7 +70,9 @@ class Recording:
         sample_rate: int | None,
         options: TranscribeOptions,
         tracer: NoTracer,
+        check: Callable[[float, float], None] | None = None,
     ) -> None:
+        self._check = check
         self._started = time.perf_counter()
         self._source, self._sample_rate = source, sample_rate
         self._options = options
@@ -98,7 +130,7 @@ class Recording:
         self._notes += [note] if note else []
         source = pieces_of(self._measured(), self._options.chunk_seconds, detector)
         while True:
-            started = time.perf_counter()
+            self._since = started = time.perf_counter()
             piece = next(source, None)
             self._count(time.perf_counter() - started)
             if piece is None:
@@ -112,6 +144,8 @@ class Recording:
 
     def _measured(self) -> Iterator[NDArray[np.float32]]:
         for block in self._stream:
+            if self._check is not None:
+                self._check(self.expected_s, self.audio_s + time.perf_counter() - self._since)
             self._energy += float(np.sum(np.square(block, dtype=np.float64)))
             self._samples += block.size
             yield block

@@ -68,7 +68,7 @@ def load(
 ) -> SpeechModel:
     """See `stapes.load`."""
     options = RuntimeOptions(weights, kv, threads, encoder_weights)
-    return cast("SpeechModel", load_any(model, options, SPEECH, tracer))
+    return cast("SpeechModel", load_kind(model, options, SPEECH, tracer))
 
 
 def load_text(
@@ -81,7 +81,7 @@ def load_text(
 ) -> TextModel:
     """See `stapes.load_text`."""
     options = RuntimeOptions(weights, kv, threads)
-    return cast("TextModel", load_any(model, options, TEXT, tracer))
+    return cast("TextModel", load_kind(model, options, TEXT, tracer))
 
 
 def load_aligner(
@@ -95,7 +95,7 @@ def load_aligner(
 ) -> ForcedAligner:
     """See `stapes.load_aligner`."""
     options = RuntimeOptions(weights, kv, threads, encoder_weights)
-    return cast("ForcedAligner", load_any(model, options, ALIGNERS, tracer))
+    return cast("ForcedAligner", load_kind(model, options, ALIGNERS, tracer))
 
 
 def load_voice(
@@ -131,6 +131,19 @@ def find_voice(model: str | Path) -> Path:
 
 
 def load_any(
+    model: str | Path,
+    *,
+    weights: WeightFormat | None = None,
+    encoder_weights: WeightFormat | None = None,
+    kv: KvFormat = "f16",
+    threads: int | None = None,
+) -> SpeechModel | TextModel:
+    """A speech or a text model, whichever it is; see `stapes.load` and `stapes.load_text`."""
+    options = RuntimeOptions(weights, kv, threads, encoder_weights)
+    return cast("SpeechModel | TextModel", load_kind(model, options, SPEECH | TEXT))
+
+
+def load_kind(
     model: str | Path,
     options: RuntimeOptions,
     packages: Mapping[str, str],

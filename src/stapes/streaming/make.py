@@ -5,10 +5,9 @@ from __future__ import annotations
 from stapes.audio.recording import SAMPLE_RATE
 from stapes.audio.speech import speech_detector
 from stapes.errors import RequestError
-from stapes.models.interface import SpeechModel
+from stapes.models.interface import Aligner, SpeechModel
 from stapes.models.qwen3_asr import Qwen3Asr
 from stapes.options import TranscribeOptions
-from stapes.streaming.aligning import Aligner
 from stapes.streaming.hypothesis import Asked
 from stapes.streaming.policy import StreamPolicy
 from stapes.streaming.stream import Stream

@@ -14,9 +14,9 @@ from stapes.audio.recording import SAMPLE_RATE
 from stapes.audio.speech import SpeechDetector
 from stapes.decoder import GenerateResult
 from stapes.errors import StapesError
+from stapes.models.interface import Aligner
 from stapes.models.qwen3_asr.model import Transcriber
 from stapes.models.transcript import Word
-from stapes.streaming.aligning import Aligner
 from stapes.streaming.events import StreamEvent
 from stapes.streaming.hypothesis import Asked, Hypothesis
 from stapes.streaming.intake import Intake, alone

@@ -6,7 +6,7 @@ runs the transformer over the rows that stand for sound, with attention confined
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,18 @@ class AudioEncoder:
     def encode(self, mel: F32) -> F32:
         """Mel [frames, num_mel_bins] f32 -> embeddings [tokens(frames), output_dim] f32."""
         return self.body(self.stem(mel))
+
+    def encode_steps(self, mel: F32) -> Generator[None, None, F32]:
+        """What `encode` returns, bit for bit, in steps of one attention window (8 s of sound).
+
+        It yields between the steps, so that other work can be done meanwhile.
+        """
+        step = self.spec.window_tokens // CHUNK_TOKENS * CHUNK_FRAMES
+        parts = [self.body(self.stem(mel[:step]))]
+        for start in range(step, mel.shape[0], step):
+            yield
+            parts.append(self.body(self.stem(mel[start : start + step])))
+        return np.concatenate(parts)
 
     def stem(self, mel: F32) -> F32:
         """Mel [frames, num_mel_bins] -> rows [audio_tokens(frames), d_model].

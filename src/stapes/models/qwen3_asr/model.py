@@ -40,8 +40,7 @@ from stapes.text.languages import canonical_language
 from stapes.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from stapes.models.interface import AudioSource, Progress
-    from stapes.models.qwen3_asr.aligner import ForcedAligner
+    from stapes.models.interface import Aligner, AudioSource, Progress
 
 _LOUD_RMS = 0.02  # -34 dBFS: quieter recordings may well hold no speech
 
@@ -93,7 +92,7 @@ class Transcriber(ABC):
         batch: int | None = None,
         chunk_seconds: float = 30.0,
         vad: bool = True,
-        aligner: ForcedAligner | None = None,
+        aligner: Aligner | None = None,
         on_progress: Progress | None = None,
         on_segment: Callable[[Segment], None] | None = None,
         should_cancel: Callable[[], bool] | None = None,
@@ -103,7 +102,7 @@ class Transcriber(ABC):
             language, context, max_new_tokens, loop_detection, batch, chunk_seconds, vad
         )
         forced = None if language is None else canonical_language(language)
-        pipeline = Pipeline(self, options, forced, aligner)
+        pipeline = Pipeline(self, options, forced, aligner=aligner)
         with Recording(source, sample_rate, options, self.decoder.tracer) as recording:
             pieces: list[Piece] = []
             for piece in pipeline.run(recording.pieces(), should_cancel):
@@ -113,7 +112,7 @@ class Transcriber(ABC):
                         on_segment(segment)
                 if on_progress:
                     on_progress(piece.end_s, max(piece.end_s, recording.expected_s))
-            return self._transcript(recording, pieces, pipeline)
+            return self.transcript(recording, pieces, pipeline)
 
     def check_room(self, frames: int, context: str, forced: str | None, budget: int) -> None:
         """Refuse a prompt of so many mel frames that is too long, before its audio is encoded."""
@@ -121,9 +120,10 @@ class Transcriber(ABC):
         blank = np.zeros((rows, self.decoder.spec.hidden_size), np.float32)
         check_prompt(self.build_prompt(blank, context, forced), budget, self.decoder.spec)
 
-    def _transcript(
+    def transcript(
         self, recording: Recording, pieces: list[Piece], pipeline: Pipeline
     ) -> Transcript:
+        """What the pieces of a recording, all that came out of its pipeline, add up to."""
         text, reason = joined_text(pieces), finish_reason(pieces)
         warnings = [*recording.warnings, *(w for piece in pieces for w in piece_warnings(piece))]
         warnings += no_words_warnings(pieces)
@@ -147,8 +147,8 @@ class Transcriber(ABC):
                 audio=recording.audio_s,
                 mel=sum(piece.mel_s for piece in pieces),
                 encode=sum(piece.encode_s for piece in pieces),
-                prefill=pipeline.batch.prefill_s,
-                decode=pipeline.batch.decode_s,
+                prefill=pipeline.prefill_s,
+                decode=pipeline.decode_s,
                 align=sum(piece.align_s for piece in pieces),
                 total=recording.total_s,
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE, log_mel, split_at_quiet
-from stapes.decoder import Batch, Decoder, GenerateOptions, GenerateResult, Generation, Session
+from stapes.decoder import (
+    Batch,
+    Decoder,
+    GenerateOptions,
+    GenerateResult,
+    Generation,
+    SamplingOptions,
+    SessionPool,
+)
 from stapes.models.qwen3_asr.pieces import Piece, token_budget
 from stapes.models.qwen3_asr.postprocess import repeats_context
 from stapes.models.qwen3_asr.word_times import with_words
@@ -21,7 +29,7 @@ from stapes.options import TranscribeOptions
 from stapes.system import available_memory_bytes
 
 if TYPE_CHECKING:
-    from stapes.models.qwen3_asr.aligner import ForcedAligner
+    from stapes.models.interface import Aligner
     from stapes.models.qwen3_asr.model import Transcriber
 
 MIN_RETRY_S = 4.0  # a piece that can be halved and still holds a phrase
@@ -80,11 +88,20 @@ class Pipeline:
     context, are tried once more in two halves, then dropped: the piece has no text and says why.
     Sessions are used again, so that a long context is read once.
 
+    `run` does it all. Who decodes several recordings at once gives their pipelines one batch and
+    calls `offer`, `begin`, `take` and `ready` itself.
+
     Args:
         model: whose encoder, prompts and decoder are used.
         options: see `TranscribeOptions`.
         forced: name of the language that is forced, or None.
-        aligner: times the words of each piece, or None.
+        batch: in which the answers are decoded; None for one of its own.
+        sessions: from which they are taken; None for some of its own.
+        sampling: how ids are drawn; None takes the likeliest.
+        aligner: times the words of each piece; None: they have no times.
+
+    Attributes:
+        prefill_s, decode_s: seconds of finished answers in shared runs, shared out by rows.
     """
 
     def __init__(
@@ -92,19 +109,24 @@ class Pipeline:
         model: Transcriber,
         options: TranscribeOptions,
         forced: str | None,
-        aligner: ForcedAligner | None = None,
+        *,
+        batch: Batch | None = None,
+        sessions: SessionPool | None = None,
+        sampling: SamplingOptions | None = None,
+        aligner: Aligner | None = None,
     ) -> None:
         self.model = model
         self.options = options
         self.forced = forced
-        self.aligner = aligner
-        self.batch = Batch(model.decoder)
+        self.batch = Batch(model.decoder) if batch is None else batch
         self.width = options.batch or default_width(model.decoder, options.chunk_seconds)
         self.cancelled = False
+        self.prefill_s = self.decode_s = 0.0
+        self._sampling, self._aligner = sampling, aligner
+        self._sessions = SessionPool(model.decoder, self.width) if sessions is None else sessions
         self._order: deque[_Job] = deque()
-        self._again: deque[_Job] = deque()
+        self._waiting: deque[_Job] = deque()
         self._jobs: dict[Generation, _Job] = {}
-        self._free: list[Session] = []
 
     def run(
         self, stretches: Iterable[Stretch], should_cancel: Callable[[], bool] | None = None
@@ -119,32 +141,70 @@ class Pipeline:
                 self.cancelled = True
                 break
             for generation in self.batch.step():
-                self._take(generation)
-            while self._order and self._order[0].done:
-                yield from self._order.popleft().pieces()
+                self.take(generation)
+            yield from self.ready()
         for job in self._order:
             yield from job.pieces()
+
+    @property
+    def running(self) -> int:
+        """Answers under way."""
+        return len(self._jobs)
+
+    @property
+    def waiting(self) -> int:
+        """Stretches whose answers have not begun."""
+        return len(self._waiting)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a stretch that was offered has not been given back as pieces."""
+        return bool(self._order)
+
+    def owns(self, generation: Generation) -> bool:
+        """Whether an answer under way is one of this recording's."""
+        return generation in self._jobs
+
+    def offer(self, stretch: Stretch) -> None:
+        """Take the next stretch of the recording; `begin` starts its answer."""
+        self._order.append(_Job(stretch))
+        self._waiting.append(self._order[-1])
+
+    def begin(self) -> Iterator[None]:
+        """Encode the first of the waiting stretches and let its answer join the batch.
+
+        It yields between steps of about 8 s of sound, so that other work can be done meanwhile.
+        """
+        return self._start(self._waiting.popleft())
+
+    def ready(self) -> Iterator[Piece]:
+        """Pieces that are done, as are all before them, and have not been given yet."""
+        while self._order and self._order[0].done:
+            yield from self._order.popleft().pieces()
+
+    def leave(self) -> None:
+        """Take all answers out of the batch; their sessions can be used again."""
+        for generation in self._jobs:
+            self.batch.leave(generation)
+            self._sessions.give(generation.session)
+        self._jobs.clear()
+        self._waiting.clear()
 
     def _fill(self, source: Iterator[Stretch]) -> bool:
         """Start answers until `width` are under way; whether any was."""
         started = False
-        while len(self._jobs) < self.width:
-            job = self._again.popleft() if self._again else self._next(source)
-            if job is None:
+        while self.running < self.width:
+            stretch = None if self._waiting else next(source, None)
+            if stretch is not None:
+                self.offer(stretch)
+            if not self._waiting:
                 break
-            self._start(job)
+            for _ in self.begin():
+                pass
             started = True
         return started
 
-    def _next(self, source: Iterator[Stretch]) -> _Job | None:
-        stretch = next(source, None)
-        if stretch is None:
-            return None
-        self._order.append(_Job(stretch))
-        return self._order[-1]
-
-    def _start(self, job: _Job) -> None:
-        """Encode a stretch and let its answer begin."""
+    def _start(self, job: _Job) -> Iterator[None]:
         model, options, clock = self.model, self.options, time.perf_counter
         began = clock()
         mel = log_mel(job.audio.samples, model.config.encoder.num_mel_bins)
@@ -152,22 +212,42 @@ class Pipeline:
         seconds = job.audio.samples.size / SAMPLE_RATE
         budget = options.max_new_tokens or token_budget(seconds)
         model.check_room(mel.shape[0], options.context, self.forced, budget)
-        embeddings = model.encoder.encode(mel)
-        encoded = clock()
         model.decoder.tracer.stage("mel", began, mel_done)
-        model.decoder.tracer.stage("encode", mel_done, encoded)
-        job.mel_s, job.encode_s = mel_done - began, encoded - mel_done
+        job.mel_s = mel_done - began
+        embeddings = yield from self._encode(job, mel)
         job.audio_tokens = embeddings.shape[0]
-        session = self._free.pop() if self._free else model.decoder.new_session()
         prompt = model.build_prompt(embeddings, options.context, self.forced)
-        wanted = GenerateOptions(budget, options.loop_detection, logprobs=True)
+        wanted = GenerateOptions(
+            budget, options.loop_detection, sampling=self._sampling, logprobs=True
+        )
+        session = self._sessions.take(prompt)
         self._jobs[self.batch.join(session, prompt, wanted)] = job
 
-    def _take(self, generation: Generation) -> None:
-        """A finished answer: its text, or a second try."""
+    def _encode(
+        self, job: _Job, mel: NDArray[np.float32]
+    ) -> Generator[None, None, NDArray[np.float32]]:
+        """The embeddings of a stretch; the time that others take between the steps is not its."""
+        steps, clock = self.model.encoder.encode_steps(mel), time.perf_counter
+        while True:
+            began = clock()
+            try:
+                next(steps)
+            except StopIteration as done:
+                embeddings: NDArray[np.float32] = done.value
+                return embeddings
+            finally:
+                ended = clock()
+                job.encode_s += ended - began
+                self.model.decoder.tracer.stage("encode", began, ended)
+            yield
+
+    def take(self, generation: Generation) -> None:
+        """A finished answer: its text, or a second try. Raises what ended it."""
         job = self._jobs.pop(generation)
+        self._sessions.give(generation.session)
+        self.prefill_s += generation.prefill_share_s
+        self.decode_s += generation.decode_share_s
         result = generation.result()
-        self._free.append(generation.session)
         piece = self._piece(job, result)
         trouble = self._trouble(piece)
         if trouble is None:
@@ -178,7 +258,7 @@ class Pipeline:
             job.piece = replace(piece, answer=dropped, dropped=trouble + often)
 
     def _timed(self, job: _Job, piece: Piece) -> Piece:
-        return with_words(piece, job.audio.samples, self.aligner) if self.aligner else piece
+        return with_words(piece, job.audio.samples, self._aligner) if self._aligner else piece
 
     def _piece(self, job: _Job, result: GenerateResult) -> Piece:
         answer = self.model.read_answer(result.token_ids[: result.kept], self.forced)
@@ -215,7 +295,7 @@ class Pipeline:
                 job.audio.samples[span.start : span.end],
             )
             job.parts.append(_Job(part, second_try=True))
-        self._again.extend(job.parts)
+        self._waiting.extendleft(reversed(job.parts))
         return True
 
 

@@ -15,10 +15,10 @@ from stapes.errors import CapacityError, NumericError, RequestError
 from stapes.models.qwen3_asr.pieces import Piece
 
 if TYPE_CHECKING:
-    from stapes.models.qwen3_asr.aligner import ForcedAligner
+    from stapes.models.interface import Aligner
 
 
-def with_words(piece: Piece, samples: NDArray[np.float32], aligner: ForcedAligner) -> Piece:
+def with_words(piece: Piece, samples: NDArray[np.float32], aligner: Aligner) -> Piece:
     """The piece with its words; one that cannot be aligned keeps its text and says why.
 
     Args:
@@ -35,7 +35,7 @@ def with_words(piece: Piece, samples: NDArray[np.float32], aligner: ForcedAligne
         )
     except (RequestError, CapacityError, NumericError) as error:
         return replace(piece, no_words=str(error))
-    return replace(piece, words=words, align_s=time.perf_counter() - began)
+    return replace(piece, words=tuple(words), align_s=time.perf_counter() - began)
 
 
 def no_words_warnings(pieces: Sequence[Piece]) -> list[str]:

@@ -154,7 +154,18 @@ class TextModel:
         should_cancel: ShouldCancel | None = None,
     ) -> Answer:
         """Continue ids, as `generate` continues text."""
-        started = time.perf_counter()
+        writing = self.begin(prompt_ids, options, on_text, should_cancel)
+        with self._session() as session:
+            return writing.finish(generate(session, writing.prompt, writing.options))
+
+    def begin(
+        self,
+        prompt_ids: Sequence[int],
+        options: TextOptions,
+        on_text: OnText | None = None,
+        should_cancel: ShouldCancel | None = None,
+    ) -> Writing:
+        """An answer for those who decode it themselves, such as in a batch; see `Writing`."""
         budget, warnings = self._budget(len(prompt_ids), options.max_new_tokens)
         writer = _Writer(Detokenizer(self._shown), on_text)
         asked = GenerateOptions(
@@ -163,10 +174,7 @@ class TextModel:
             on_token=writer.on_token,
             should_cancel=should_cancel,
         )
-        with self._session() as session:
-            result = generate(session, Prompt(prompt_ids), asked)
-        text = writer.finish()
-        return self._answer(text, result, warnings, time.perf_counter() - started)
+        return Writing(Prompt(prompt_ids), asked, writer, warnings, self.load_s)
 
     def _budget(self, prompt_tokens: int, asked: int) -> tuple[int, tuple[str, ...]]:
         """How many tokens there is room for, and what to say when they are fewer than asked for."""
@@ -177,18 +185,6 @@ class TextModel:
         return room, (
             f"at most {room} new tokens instead of {asked}: the prompt takes {prompt_tokens} of "
             f"the model's {positions} positions.",
-        )
-
-    def _answer(
-        self, text: str, result: GenerateResult, warnings: tuple[str, ...], total_s: float
-    ) -> Answer:
-        return Answer(
-            text=text,
-            token_ids=result.token_ids,
-            finish_reason=result.finish_reason,
-            tokens=TextTokens(result.prompt_tokens, result.reused_tokens, len(result.token_ids)),
-            timings_s=TextTimings(self.load_s, result.prefill_s, result.decode_s, total_s),
-            warnings=warnings,
         )
 
     @contextmanager
@@ -209,6 +205,41 @@ class TextModel:
         from stapes.models.qwen_text.chat import ChatTemplate  # brings Jinja2
 
         return ChatTemplate(self.chat_template, self.tokenizer, self._bos_token)
+
+
+class Writing:
+    """An answer that is about to be decoded; its text is written as the ids come.
+
+    Attributes:
+        prompt: what is to be read.
+        options: what is asked of the decoder; its callback writes the text.
+    """
+
+    def __init__(
+        self,
+        prompt: Prompt,
+        options: GenerateOptions,
+        writer: _Writer,
+        warnings: tuple[str, ...],
+        load_s: float,
+    ) -> None:
+        self.prompt = prompt
+        self.options = options
+        self._writer, self._warnings, self._load_s = writer, warnings, load_s
+        self._started = time.perf_counter()
+
+    def finish(self, result: GenerateResult) -> Answer:
+        """The answer, once the decoder is done with it."""
+        text = self._writer.finish()
+        total_s = time.perf_counter() - self._started
+        return Answer(
+            text=text,
+            token_ids=result.token_ids,
+            finish_reason=result.finish_reason,
+            tokens=TextTokens(result.prompt_tokens, result.reused_tokens, len(result.token_ids)),
+            timings_s=TextTimings(self._load_s, result.prefill_s, result.decode_s, total_s),
+            warnings=self._warnings,
+        )
 
 
 class _Writer:

@@ -6,7 +6,7 @@ projection. The means shorten 13 rows a second to 12.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,12 +134,21 @@ class Audio8Encoder(AudioEncoder):
 
     def encode(self, mel: F32) -> F32:
         """Mel [frames, num_mel_bins] f32 -> embeddings [tokens(frames), output_size] f32."""
-        if ASSUMED.bf16_mel:
-            mel = bf16_to_f32(f32_to_bf16(mel))
-        return self.adapt(super().encode(mel), self.tokens(mel.shape[0]))
+        return self.adapt(super().encode(_rounded(mel)), self.tokens(mel.shape[0]))
+
+    def encode_steps(self, mel: F32) -> Generator[None, None, F32]:
+        """See `AudioEncoder`; the adapter is a step of its own."""
+        rows = yield from super().encode_steps(_rounded(mel))
+        yield
+        return self.adapt(rows, self.tokens(mel.shape[0]))
 
     def adapt(self, rows: F32, count: int) -> F32:
         """Rows of the encoder [n, input_size] -> embeddings [count, output_size]."""
         refined = self._blocks.run({"rows": rows})["refined"].astype(np.float32, copy=False)
         means = stretch_means(refined, count)
         return self._projector.run({"rows": means})["embeddings"].astype(np.float32, copy=False)
+
+
+def _rounded(mel: F32) -> F32:
+    """What the adapter's checkpoint is assumed to have been trained with."""
+    return bf16_to_f32(f32_to_bf16(mel)) if ASSUMED.bf16_mel else mel

@@ -13,7 +13,7 @@ from stapes.graph import NativeExecutor, NoTracer
 from stapes.models.config_reader import ConfigReader
 from stapes.models.decoder_config import decoder_spec
 from stapes.models.description import Description, Part
-from stapes.models.registry import VOICE, load_any
+from stapes.models.registry import VOICE, load_kind
 from stapes.models.source import ModelSource
 from stapes.models.vevo2.autoregressive.decoder import Vevo2Decoder
 from stapes.models.vevo2.autoregressive.options import DEFAULT_REPETITION_PENALTY
@@ -43,7 +43,7 @@ def load_vevo2(
         RequestError: a converted file is asked for in another format.
         CapacityError: the weights do not fit into memory.
     """
-    return cast("Vevo2Decoder", load_any(path, options or RuntimeOptions(), VOICE, tracer))
+    return cast("Vevo2Decoder", load_kind(path, options or RuntimeOptions(), VOICE, tracer))
 
 
 def load_source(

@@ -1,0 +1,162 @@
+"""A live stream: sound comes in small parts, the worker looks at it between its other runs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapes.audio import SAMPLE_RATE
+from stapes.decoder import Generation
+from stapes.server.scheduling.lane import Lane
+from stapes.server.scheduling.task import Task, Tell, Update
+
+
+@dataclass(frozen=True)
+class LiveEvent:
+    """Something that a stream has heard: the fields that all events have.
+
+    Attributes:
+        type: "partial" text may still change, "committed" text will not, "final" text is all that
+            was said in one utterance.
+        text: what was said.
+        start_s, end_s: seconds since the stream began.
+        language: name of the language, or None.
+        lag_s: seconds from the end of the sound that the event is about to the event.
+    """
+
+    type: Literal["partial", "committed", "final"]
+    text: str
+    start_s: float
+    end_s: float
+    language: str | None = None
+    lag_s: float = 0.0
+
+
+class LiveStream(Protocol):
+    """Live transcription of one stream of sound; called from the worker's thread."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether `poll` has work to do."""
+        ...
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds of sound that were fed and not looked at yet."""
+        ...
+
+    def feed(self, samples: NDArray[np.float32]) -> None:
+        """The next samples, f32 [n], mono 16 kHz; nothing is computed."""
+        ...
+
+    def end(self) -> None:
+        """No more sound will come."""
+        ...
+
+    def poll(self) -> Sequence[Any]:
+        """Do a bounded amount of work; events that are new: dataclasses as `LiveEvent`, or more."""
+        ...
+
+
+class LiveTask(Task):
+    """Tells an `Update` with each `LiveEvent`; its result is None.
+
+    Args:
+        tell: see `Task`.
+        open_stream: makes the stream, in the worker's thread.
+    """
+
+    live = True
+
+    def __init__(self, tell: Tell, open_stream: Callable[[], LiveStream]) -> None:
+        super().__init__(tell)
+        self._open_stream = open_stream
+        self._stream: LiveStream | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self._incoming: deque[NDArray[np.float32]] = deque()
+        self._pushed = self._fed = 0
+        self._ended = self._told_end = self._finished = False
+
+    # -- from any thread -------------------------------------------------------------------------
+
+    @property
+    def behind_s(self) -> float:
+        """Seconds of sound that were pushed and not looked at yet."""
+        stream = self._stream
+        waiting_s = 0.0 if stream is None else stream.waiting_s
+        return (self._pushed - self._fed) / SAMPLE_RATE + waiting_s
+
+    def push(self, samples: NDArray[np.float32]) -> None:
+        """The next samples, f32 [n], mono 16 kHz, from one thread; dropped behind the end."""
+        if self._ended:
+            return
+        self._pushed += samples.size
+        self._incoming.append(samples)
+        self._wake()
+
+    def end(self) -> None:
+        """No more samples will come, or are wanted."""
+        self._ended = True
+        self._wake()
+
+    # -- the worker's thread ---------------------------------------------------------------------
+
+    @property
+    def running(self) -> int:
+        """See `Task`: its runs are its own."""
+        return 0
+
+    def begin(self, lane: Lane) -> None:
+        """See `Task`."""
+        self._wake = lane.wake
+        self._stream = self._open_stream()
+
+    def work(self, may_add: bool) -> bool:
+        """See `Task`: one look at the sound."""
+        del may_add
+        if self._stream is None or self._finished:
+            return False
+        ended = self._ended  # looked at first: sound that was pushed before it is in the queue
+        if not self._told_end:
+            self._feed(self._stream)
+        if ended and not self._told_end:
+            self._stream.end()
+            self._told_end = True
+        if self._stream.pending:
+            for event in self._stream.poll():
+                self.tell(Update(event))
+            return True
+        self._finished = ended
+        return ended
+
+    def owns(self, generation: Generation) -> bool:
+        """See `Task`."""
+        del generation
+        return False
+
+    def take(self, generation: Generation) -> None:
+        """See `Task`."""
+
+    @property
+    def done(self) -> bool:
+        """See `Task`."""
+        return self._finished
+
+    def result(self) -> None:
+        """See `Task`."""
+
+    def close(self) -> None:
+        """See `Task`."""
+        self._incoming.clear()
+        self._stream = None
+
+    def _feed(self, stream: LiveStream) -> None:
+        while self._incoming:
+            samples = self._incoming.popleft()
+            stream.feed(samples)
+            self._fed += samples.size

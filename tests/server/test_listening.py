@@ -1,0 +1,308 @@
+"""Live streams over WebSocket."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from socket import SHUT_RDWR
+
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from server.serving import serving
+from server.test_worker import until
+from stapes.errors import RequestError
+from stapes.server.scheduling import LiveEvent
+from stapes.server.served import Served
+
+RATE = 16_000
+
+
+@dataclass
+class Fake:
+    """A live stream that says what it heard: each half second is a word."""
+
+    language: str | None
+    context: str
+    heard: list[np.ndarray] = field(default_factory=list)
+    told: int = 0
+    slow_s: float = 0.0
+    ended: bool = False
+    final: bool = False
+    threads: set[str] = field(default_factory=set)
+
+    def feed(self, samples) -> None:
+        self.threads.add(threading.current_thread().name)
+        self.heard.append(samples)
+        if self.context == "refuse":
+            raise RequestError("The stream is refused.")
+        if self.context == "break":
+            raise ZeroDivisionError
+
+    def end(self) -> None:
+        self.ended = True
+
+    @property
+    def samples(self) -> np.ndarray:
+        return np.concatenate(self.heard) if self.heard else np.zeros(0, np.float32)
+
+    @property
+    def waiting_s(self) -> float:
+        return max(0.0, sum(part.size for part in self.heard) / RATE - self.told / 2)
+
+    @property
+    def pending(self) -> bool:
+        return self.waiting_s >= 0.5 or (self.ended and not self.final)
+
+    def poll(self):
+        time.sleep(self.slow_s)
+        if self.waiting_s >= 0.5:
+            start = self.told / 2
+            self.told += 1
+            text = f"w{self.told - 1}"
+            return [LiveEvent("committed", text, start, start + 0.5, self.language, 0.01234)]
+        self.final = True
+        size = self.samples.size
+        return [LiveEvent("final", str(size), 0.0, size / RATE)]
+
+
+class Factory:
+    def __init__(self, **options) -> None:
+        self.made: list[Fake] = []
+        self.options = options
+
+    def __call__(self, model, language, context):
+        self.made.append(Fake(language, context, **self.options))
+        return self.made[-1]
+
+
+@pytest.fixture(scope="module")
+def factory() -> Factory:
+    return Factory()
+
+
+@pytest.fixture(scope="module")
+def live(speech, factory):
+    with serving(Served({"tiny-en": speech}, open_stream=factory), max_streams=8) as running:
+        yield running
+
+
+def open_socket(running, query: str = "", **options):
+    url = running.url.replace("http", "ws") + "/v1/audio/stream" + query
+    return connect(url, proxy=None, **options)
+
+
+def pcm(values: np.ndarray) -> bytes:
+    return (np.clip(values, -1, 1) * 32767).astype("<i2").tobytes()
+
+
+def tone(seconds: float, rate: int = RATE) -> np.ndarray:
+    return (0.5 * np.sin(2 * np.pi * 440 * np.arange(int(seconds * rate)) / rate)).astype("f4")
+
+
+def rest(socket) -> list[dict]:
+    """All messages to the end of the connection."""
+    messages = []
+    try:
+        while True:
+            messages.append(json.loads(socket.recv(timeout=20)))
+    except ConnectionClosed:
+        return messages
+
+
+def test_a_stream(live, factory):
+    sound = tone(2.2)
+    with open_socket(live, "?language=en&prompt=names") as socket:
+        ready = json.loads(socket.recv(timeout=20))
+        assert ready == {"type": "ready", "model": "tiny-en", "sample_rate": 16_000}
+        data = pcm(sound)
+        for start in range(0, len(data), 3333):  # messages end within samples
+            socket.send(data[start : start + 3333])
+        socket.send('{"type": "finish"}')
+        *events, final, done = rest(socket)
+        assert socket.close_code == 1000
+    assert [event["text"] for event in events] == ["w0", "w1", "w2", "w3"]
+    assert events[1] == {
+        "type": "committed",
+        "text": "w1",
+        "start_s": 0.5,
+        "end_s": 1.0,
+        "language": "English",
+        "lag_s": 0.012,
+    }
+    assert (final["type"], final["text"]) == ("final", str(sound.size))
+    assert done == {"type": "done"}
+    stream = factory.made[-1]
+    assert (stream.language, stream.context) == ("English", "names")
+    assert np.abs(stream.samples - sound).max() < 1e-4
+    assert stream.threads == {"stapes-worker"}
+
+
+def test_events_come_while_the_sound_goes_on(live):
+    with open_socket(live) as socket:
+        socket.recv(timeout=20)
+        for number in range(4):
+            socket.send(pcm(tone(0.5)))
+            assert json.loads(socket.recv(timeout=20))["text"] == f"w{number}"
+
+
+@pytest.mark.parametrize("rate", [8000, 44_100, 48_000])
+def test_other_rates(live, factory, rate):
+    with open_socket(live, f"?sample_rate={rate}&encoding=f32le") as socket:
+        for block in np.array_split(tone(1.5, rate), 13):
+            socket.send(block.astype("<f4").tobytes())
+        socket.send('{"type": "finish"}')
+        assert rest(socket)[-1] == {"type": "done"}
+    heard = factory.made[-1].samples
+    assert heard.size == pytest.approx(1.5 * RATE, abs=2)
+    middle = slice(RATE // 2, RATE)
+    assert np.abs(heard[middle] - tone(1.5)[middle]).max() < 0.01
+
+
+def test_nothing_at_all(live):
+    with open_socket(live) as socket:
+        socket.send('{"type": "finish"}')
+        assert [message["type"] for message in rest(socket)] == ["ready", "final", "done"]
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("?model=whisper", "model"),
+        ("?language=xx", "language"),
+        ("?sample_rate=10", "sample_rate"),
+        ("?sample_rate=fast", "sample_rate"),
+        ("?encoding=mp3", "encoding"),
+        ("?beam=4", "beam"),
+    ],
+)
+def test_wrong_queries(live, query, param):
+    with open_socket(live, query) as socket:
+        (message,) = rest(socket)
+    assert message["type"] == "error"
+    assert message["error"]["param"] == param
+
+
+@pytest.mark.parametrize("text", ["", "finish", "{}", "[]", '{"type": "start"}', "\ud800"[:0]])
+def test_wrong_messages(live, text):
+    with open_socket(live) as socket:
+        socket.recv(timeout=20)
+        socket.send(text)
+        (message,) = rest(socket)
+        assert message["error"]["code"] == "invalid_message"
+        assert socket.close_code == 1007
+
+
+def test_sound_that_is_no_number(live):
+    with open_socket(live, "?encoding=f32le") as socket:
+        socket.recv(timeout=20)
+        socket.send(np.array([0, np.nan], "<f4").tobytes())
+        (message,) = rest(socket)
+        assert "not numbers" in message["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("context", "code", "says"), [("refuse", 1007, "refused"), ("break", 1011, "went wrong")]
+)
+def test_a_stream_that_fails_fails_alone(live, context, code, says, caplog):
+    with open_socket(live) as good, open_socket(live, f"?prompt={context}") as bad:
+        assert json.loads(good.recv(timeout=20))["type"] == "ready"
+        assert json.loads(bad.recv(timeout=20))["type"] == "ready"
+        bad.send(pcm(tone(1)))
+        (message,) = rest(bad)
+        assert says in message["error"]["message"]
+        assert bad.close_code == code
+        good.send(pcm(tone(0.6)))
+        assert json.loads(good.recv(timeout=20))["text"] == "w0"
+
+
+def test_a_message_that_is_too_large(live):
+    with open_socket(live) as socket:
+        socket.recv(timeout=20)
+        with suppress(ConnectionClosed):  # it may be refused while it is sent
+            socket.send(bytes(3 * 2**20))
+        assert rest(socket) == []
+    until(lambda: live.worker.places_taken == 0)
+
+
+def test_many_streams_and_their_limit(live):
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(open_socket(live)) for _ in range(8)]
+        for socket in sockets:
+            assert json.loads(socket.recv(timeout=20))["type"] == "ready"
+        with open_socket(live) as late:
+            (message,) = rest(late)
+            assert message["error"]["code"] == "busy"
+            assert late.close_code == 1013
+        for number, socket in enumerate(sockets):
+            socket.send(pcm(tone(0.5 + number / 100)))
+        for socket in sockets:
+            assert json.loads(socket.recv(timeout=20))["text"] == "w0"
+        for number, socket in list(enumerate(sockets))[::2]:  # the others leave without a word
+            socket.send('{"type": "finish"}')
+            assert rest(socket)[-2]["text"] == str(int((0.5 + number / 100) * RATE))
+    until(lambda: live.worker.places_taken == 0)
+    with open_socket(live) as socket:
+        assert json.loads(socket.recv(timeout=20))["type"] == "ready"
+
+
+def test_a_client_that_vanishes(live):
+    with open_socket(live) as socket:
+        socket.recv(timeout=20)
+        socket.send(pcm(tone(1)))
+        socket.socket.shutdown(SHUT_RDWR)  # no closing handshake
+        until(lambda: live.worker.places_taken == 0)
+    assert live.worker.lanes["tiny-en"].running == 0
+
+
+def test_a_client_that_is_faster_than_the_worker_is_held_up(speech):
+    """What waits here is bounded; the rest stays with the client."""
+    factory = Factory(slow_s=0.02)
+    with serving(Served({"tiny-en": speech}, open_stream=factory)) as running:
+        with open_socket(running) as socket:
+            socket.recv(timeout=20)
+            seconds = 60
+            most = 0.0
+
+            def send() -> None:
+                for _ in range(seconds):
+                    socket.send(pcm(tone(1)))
+                socket.send('{"type": "finish"}')
+
+            sending = threading.Thread(target=send)
+            sending.start()
+            while sending.is_alive():
+                lane = running.worker.lanes["tiny-en"]
+                most = max([most, *(task.behind_s for task in list(lane._running))])
+                time.sleep(0.002)
+            assert rest(socket)[-2]["text"] == str(seconds * RATE)
+            sending.join()
+        assert 0 < most < 30
+
+
+def test_a_server_that_stops_ends_its_streams(speech):
+    with serving(Served({"tiny-en": speech}, open_stream=Factory())) as running:
+        with open_socket(running) as socket:
+            socket.recv(timeout=20)
+            socket.send(pcm(tone(0.7)))
+            assert json.loads(socket.recv(timeout=20))["text"] == "w0"
+            running.worker.drain()
+            with suppress(ConnectionClosed):
+                socket.send(pcm(tone(3)))
+            final, done = rest(socket)
+            assert (final["text"], done["type"]) == (str(int(0.7 * RATE)), "done")
+        with open_socket(running) as late:
+            (message,) = rest(late)
+            assert message["error"]["code"] == "busy"
+
+
+def test_without_a_factory(server):
+    with open_socket(server) as socket:
+        (message,) = rest(socket)
+        assert message["error"]["code"] == "no_live_model"
+        assert socket.close_code == 1008
