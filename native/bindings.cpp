@@ -198,6 +198,8 @@ double stream_sum(Engine& engine, Floats array) {
 
 NB_MODULE(_native, m) {
     // noconvert: a converted array would be a copy, and what is written to it lost.
+    // What other modules still hold when the interpreter ends is no leak that a user could mend.
+    nb::set_leak_warnings(false);
     m.doc() = "The native core: plans, kernels, threads. No model names, no files, no policy.";
     m.def("instruction_sets", &instruction_sets,
           "Names of the instruction sets this processor can run, best first.");

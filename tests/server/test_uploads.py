@@ -275,7 +275,7 @@ def test_a_small_file_that_is_very_long(speech, tmp_path, temporary):
             answer = post(running, form(part("model", "tiny-en"), part("file", body, "a.flac")))
             assert answer.status_code == 400
             assert "600 s are permitted" in error_of(answer)["message"]
-        assert time.perf_counter() - started < 20
+        assert time.perf_counter() - started < 120
         assert nothing_left(temporary)
 
 
