@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, BinaryIO, cast
@@ -23,6 +23,7 @@ from stapes.server.scheduling.worker import RETRY_FULL_S
 
 _MOST_FIELDS = 64
 _MOST_FIELD_BYTES = 256 * 1024  # of one field that is no file: a context, a text to align
+_PASS_OVER_S = 2.0  # of a body that is too large, at the pace at which it comes
 
 
 class UploadedFile:
@@ -156,7 +157,7 @@ async def read_form(request: Request, most_bytes: int, idle_s: float) -> Form:
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data"):
         raise ApiError(400, "The request must be multipart/form-data.", None, "invalid_form")
-    check_length(request, most_bytes)
+    await check_length(request, most_bytes)
     parser = _Parser(
         request.headers,
         limited(request, most_bytes, idle_s),
@@ -173,11 +174,27 @@ async def read_form(request: Request, most_bytes: int, idle_s: float) -> Form:
     return _sorted(items)
 
 
-def check_length(request: Request, most_bytes: int) -> None:
+async def check_length(request: Request, most_bytes: int) -> None:
     """ApiError 413 when a request says that it is too large."""
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdecimal() and int(length) > most_bytes:
+        if "expect" not in request.headers:  # else the client waits before it sends
+            await _pass_over(request.stream())
         raise too_large(most_bytes)
+
+
+async def _pass_over(stream: AsyncIterator[bytes]) -> None:
+    """Throw away what still comes, for a while: a client that writes would not see the answer.
+
+    A connection that is closed with bytes unread is reset, and the answer is lost with it.
+    """
+
+    async def rest() -> None:
+        async for _ in stream:
+            pass
+
+    with suppress(TimeoutError, ClientDisconnect):
+        await asyncio.wait_for(rest(), _PASS_OVER_S)
 
 
 def too_large(most_bytes: int) -> ApiError:
@@ -208,6 +225,7 @@ async def limited(request: Request, most_bytes: int, idle_s: float) -> AsyncGene
             return
         received += len(part)
         if received > most_bytes:
+            await _pass_over(stream)
             raise too_large(most_bytes)
         yield part
 
@@ -218,7 +236,7 @@ async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
 
 async def read_body(request: Request, most_bytes: int, idle_s: float) -> bytes:
     """A body that is held in memory; ApiError, ClientLeftError: see `read_form`."""
-    check_length(request, most_bytes)
+    await check_length(request, most_bytes)
     return b"".join([part async for part in limited(request, most_bytes, idle_s)])
 
 
