@@ -35,6 +35,11 @@ class Fake:
     ended: bool = False
     final: bool = False
     threads: set[str] = field(default_factory=set)
+    waits: bool = False
+    closed: bool = False
+
+    def close(self) -> None:
+        self.closed = True
 
     def feed(self, samples) -> None:
         self.threads.add(threading.current_thread().name)
@@ -76,7 +81,7 @@ class Factory:
         self.made: list[Fake] = []
         self.options = options
 
-    def __call__(self, model, language, context):
+    def __call__(self, model, language, context, batch):
         self.made.append(Fake(language, context, **self.options))
         return self.made[-1]
 

@@ -318,7 +318,9 @@ def test_a_ping_is_answered_between_runs_only(make_worker, speech):
 class Echo:
     """A live stream that looks at a second at a time and reports how many samples it has heard."""
 
-    def __init__(self) -> None:
+    waits = False
+
+    def __init__(self, batch) -> None:
         self.fed = self.count = 0
         self.ended = self.final = False
 
@@ -336,6 +338,9 @@ class Echo:
 
     def end(self) -> None:
         self.ended = True
+
+    def close(self) -> None:
+        self.final = True
 
     def poll(self):
         self.count = min(self.fed, self.count + 16_000)

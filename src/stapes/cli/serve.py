@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-import stapes
 from stapes.api import DEFAULT_MODEL
 from stapes.cli import messages
 from stapes.cli.exits import DONE
@@ -22,6 +21,7 @@ from stapes.errors import RequestError
 from stapes.options import RuntimeOptions
 
 if TYPE_CHECKING:
+    from stapes.decoder import Batch
     from stapes.models.qwen3_asr.model import Transcriber
     from stapes.server.config import ServerConfig
     from stapes.server.served import Served
@@ -164,7 +164,7 @@ def _loaded(models: Sequence[str], aligner: str | None, options: RuntimeOptions)
     from stapes.models.qwen_text import TextModel
     from stapes.server.served import Served
 
-    served = Served(open_stream=_open_stream)
+    served = Served(open_stream=open_stream)
     if aligner is not None:
         served.aligner = open_aligner(aligner, options)
     for given in models:
@@ -177,8 +177,10 @@ def _loaded(models: Sequence[str], aligner: str | None, options: RuntimeOptions)
     return served
 
 
-def _open_stream(model: Transcriber, language: str | None, context: str) -> Stream:
-    return stapes.stream(model, language=language, context=context)
+def open_stream(model: Transcriber, language: str | None, context: str, batch: Batch) -> Stream:
+    from stapes.streaming.make import make_stream
+
+    return make_stream(model, language=language, context=context, batch=batch)
 
 
 def _say_stopping(running: int) -> None:

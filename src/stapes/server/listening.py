@@ -100,7 +100,9 @@ async def _serve(socket: WebSocket, shared: Shared) -> None:
     model, forced = shared.served.transcriber(name), forced_language(fields.language)
     with shared.worker.reserve(name, live=True) as place:
         channel = Channel(None)  # the client is watched by reading from it
-        task = LiveTask(channel.tell, lambda: open_stream(model, forced, fields.prompt))
+        task = LiveTask(
+            channel.tell, lambda batch: open_stream(model, forced, fields.prompt, batch)
+        )
         place.submit(task)
         await socket.send_json({"type": "ready", "model": name, "sample_rate": fields.sample_rate})
         reading = asyncio.create_task(_read(socket, task, fields))

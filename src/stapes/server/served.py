@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from stapes.decoder import Batch
 from stapes.errors import RequestError
 from stapes.models.interface import Aligner
 from stapes.models.qwen3_asr.model import Transcriber
@@ -14,8 +15,8 @@ from stapes.models.qwen_text import TextModel
 from stapes.server.failures import ApiError
 from stapes.server.scheduling import LiveStream
 
-#: Makes a live stream: (model, name of the forced language or None, context) -> stream.
-StreamFactory = Callable[[Any, str | None, str], LiveStream]
+#: Makes a live stream: (model, name of the forced language or None, context, batch) -> stream.
+StreamFactory = Callable[[Any, str | None, str, Batch], LiveStream]
 
 
 @dataclass

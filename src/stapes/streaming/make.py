@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stapes.audio.recording import SAMPLE_RATE
 from stapes.audio.speech import speech_detector
+from stapes.decoder import Batch
 from stapes.errors import RequestError
 from stapes.models.interface import Aligner, SpeechModel
 from stapes.models.qwen3_asr import Qwen3Asr
@@ -24,8 +25,9 @@ def make_stream(
     vad: bool = True,
     aligner: Aligner | None = None,
     reuse: bool = True,
+    batch: Batch | None = None,
 ) -> Stream:
-    """See `stapes.stream`."""
+    """See `stapes.stream`; `batch` is that of `Stream`."""
     transcriber = streaming_model(model)
     TranscribeOptions(language=language, context=context)  # checks both
     forced = None if language is None else canonical_language(language)
@@ -39,6 +41,7 @@ def make_stream(
         note=note,
         aligner=aligner,
         reuse=reuse,
+        batch=batch,
     )
 
 

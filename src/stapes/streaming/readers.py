@@ -13,7 +13,7 @@ from stapes.audio import log_mel
 from stapes.audio.mel import HOP
 from stapes.audio.recording import SAMPLE_RATE
 from stapes.audio.running_mel import RunningMel
-from stapes.decoder import GenerateOptions, GenerateResult, Generation, Prompt, Session
+from stapes.decoder import Batch, GenerateOptions, GenerateResult, Generation, Prompt, Session
 from stapes.decoder.rows import run_rows
 from stapes.decoder.session import PREFILL_ROWS
 from stapes.errors import RequestError
@@ -45,7 +45,13 @@ class Question:
 
 
 class Reader(Protocol):
-    """Reads one utterance after another."""
+    """Reads one utterance after another.
+
+    Attributes:
+        waits_for: an answer that shares the runs of others; None when there is work to do here.
+    """
+
+    waits_for: Generation | None
 
     def begin(self) -> None:
         """What is read next belongs to another utterance."""
@@ -62,12 +68,15 @@ class KeepingReader:
     Args:
         model: that answers.
         asked: of every utterance.
+        batch: of others, whose runs answers share; whoever has it steps it. None: runs of its own.
     """
 
-    def __init__(self, model: Transcriber, asked: Asked) -> None:
+    def __init__(self, model: Transcriber, asked: Asked, batch: Batch | None = None) -> None:
         self._model = model
         self._asked = asked
+        self._batch = batch
         self._session = model.decoder.new_session()
+        self.waits_for: Generation | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -82,7 +91,20 @@ class KeepingReader:
         embeddings = yield from self._encoder.encode(mel)
         options = GenerateOptions(question.budget, True, draft_ids=question.draft)
         prompt = _prompt(self._model, self._asked, embeddings, question.forced_ids)
-        return (yield from _answer(self._session, prompt, options))
+        if self._batch is None:
+            return (yield from _answer(self._session, prompt, options))
+        return (yield from self._shared(self._batch, prompt, options))
+
+    def _shared(self, batch: Batch, prompt: Prompt, options: GenerateOptions) -> Reading:
+        generation = batch.join(self._session, prompt, options)
+        self.waits_for = generation
+        try:
+            while not generation.finished:
+                yield
+        finally:
+            self.waits_for = None
+            batch.leave(generation)
+        return generation.result()
 
 
 class ColdReader:
@@ -92,6 +114,8 @@ class ColdReader:
         model: that answers.
         asked: of every utterance.
     """
+
+    waits_for: Generation | None = None
 
     def __init__(self, model: Transcriber, asked: Asked) -> None:
         self._model = model

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
 from stapes.audio.recording import SAMPLE_RATE
 from stapes.audio.speech import SpeechDetector
-from stapes.decoder import GenerateResult
+from stapes.decoder import Batch, GenerateResult
 from stapes.errors import StapesError
 from stapes.models.interface import Aligner
 from stapes.models.qwen3_asr.model import Transcriber
@@ -61,6 +61,8 @@ class Stream:
         note: a sentence about the detector, which becomes the first notice.
         aligner: gives finals the times of their words.
         reuse: False computes everything anew at each look: for comparison.
+        batch: of the model's decoder, whose runs the stream's answers share; whoever has it steps
+            it while `waits`. None: `poll` runs the decoder.
         on_look: called with every look, for figures.
         clock: seconds; for tests.
     """
@@ -75,6 +77,7 @@ class Stream:
         note: str | None = None,
         aligner: Aligner | None = None,
         reuse: bool = True,
+        batch: Batch | None = None,
         on_look: Callable[[Look], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -85,7 +88,9 @@ class Stream:
         self._intake = Intake(sample_rate, self.policy.max_backlog_s, clock)
         self._segmenter = Segmenter(self.policy, detector)
         self._detector = detector
-        self._reader: Reader = (KeepingReader if reuse else ColdReader)(model, asked)
+        self._reader: Reader = (
+            KeepingReader(model, asked, batch) if reuse else ColdReader(model, asked)
+        )
         self._teller = Teller(self.policy, self._intake, clock)
         if note is not None:
             self._teller.notice(note)
@@ -127,6 +132,18 @@ class Stream:
     def waiting_s(self) -> float:
         """Seconds of audio that was fed and that `poll` has not looked at yet."""
         return self._intake.waiting / SAMPLE_RATE
+
+    @property
+    def waits(self) -> bool:
+        """Whether `poll` can do nothing until an answer in the shared batch is finished."""
+        answer = self._reader.waits_for
+        return answer is not None and not answer.finished
+
+    def close(self) -> None:
+        """Give up what is under way, its place in a shared batch too; by the thread that polls."""
+        work, self._work = self._work, None
+        if isinstance(work, Generator):
+            work.close()
 
     def poll(self) -> list[StreamEvent]:
         """Do a bounded piece of work, at most one run of a network; what became known, in order.

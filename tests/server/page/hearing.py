@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE
+from stapes.decoder import Batch
 from stapes.models.qwen3_asr import Qwen3Asr
 from stapes.server.scheduling import LiveEvent
 
@@ -19,6 +20,7 @@ class _Stream:
     """What both streams have in common: sound is counted, and looked at when the worker asks."""
 
     waiting_s = 0.0
+    waits = False
 
     def __init__(self) -> None:
         self._samples = np.zeros(0, np.float32)
@@ -29,6 +31,9 @@ class _Stream:
 
     def end(self) -> None:
         self._ended = True
+
+    def close(self) -> None:
+        self._finished = True
 
     @property
     def heard_s(self) -> float:
@@ -57,7 +62,7 @@ class _Stream:
 class HeardStream(_Stream):
     """Says a partial text of all sound so far each half second, and one final text."""
 
-    def __init__(self, model: Qwen3Asr, language: str | None, context: str) -> None:
+    def __init__(self, model: Qwen3Asr, language: str | None, context: str, batch: Batch) -> None:
         super().__init__()
         self._model, self._language, self._context = model, language, context
         self._looked_s = 0.0

@@ -59,7 +59,7 @@ def test_settled_text_is_told_apart(page_of, speech: Qwen3Asr):
 def test_language_context_and_model_are_asked_for(page_of, speech: Qwen3Asr):
     asked = []
 
-    def open_stream(model, language, context):
+    def open_stream(model, language, context, batch):
         asked.append((model.name, language, context))
         return TalkingStream()
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE
-from stapes.decoder import Generation
+from stapes.decoder import Batch, Generation
 from stapes.server.scheduling.lane import Lane
 from stapes.server.scheduling.task import Task, Tell, Update
 
@@ -50,6 +50,11 @@ class LiveStream(Protocol):
         """Seconds of sound that were fed and not looked at yet."""
         ...
 
+    @property
+    def waits(self) -> bool:
+        """Whether `poll` can do nothing until an answer in the lane's batch is finished."""
+        ...
+
     def feed(self, samples: NDArray[np.float32]) -> None:
         """The next samples, f32 [n], mono 16 kHz; nothing is computed."""
         ...
@@ -62,18 +67,22 @@ class LiveStream(Protocol):
         """Do a bounded amount of work; events that are new: dataclasses as `LiveEvent`, or more."""
         ...
 
+    def close(self) -> None:
+        """Leave the batch."""
+        ...
+
 
 class LiveTask(Task):
     """Tells an `Update` with each `LiveEvent`; its result is None.
 
     Args:
         tell: see `Task`.
-        open_stream: makes the stream, in the worker's thread.
+        open_stream: makes the stream, in the worker's thread, given the batch that it shares.
     """
 
     live = True
 
-    def __init__(self, tell: Tell, open_stream: Callable[[], LiveStream]) -> None:
+    def __init__(self, tell: Tell, open_stream: Callable[[Batch], LiveStream]) -> None:
         super().__init__(tell)
         self._open_stream = open_stream
         self._stream: LiveStream | None = None
@@ -108,18 +117,18 @@ class LiveTask(Task):
 
     @property
     def running(self) -> int:
-        """See `Task`: its runs are its own."""
-        return 0
+        """See `Task`."""
+        return 1 if self._stream is not None and self._stream.waits else 0
 
     def begin(self, lane: Lane) -> None:
         """See `Task`."""
         self._wake = lane.wake
-        self._stream = self._open_stream()
+        self._stream = self._open_stream(lane.batch)
 
     def work(self, may_add: bool) -> bool:
         """See `Task`: one look at the sound."""
         del may_add
-        if self._stream is None or self._finished:
+        if self._stream is None or self._finished or self._stream.waits:
             return False
         ended = self._ended  # looked at first: sound that was pushed before it is in the queue
         if not self._told_end:
@@ -135,7 +144,7 @@ class LiveTask(Task):
         return ended
 
     def owns(self, generation: Generation) -> bool:
-        """See `Task`."""
+        """See `Task`: the stream looks itself whether its answer is finished."""
         del generation
         return False
 
@@ -153,7 +162,9 @@ class LiveTask(Task):
     def close(self) -> None:
         """See `Task`."""
         self._incoming.clear()
-        self._stream = None
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def _feed(self, stream: LiveStream) -> None:
         while self._incoming:
