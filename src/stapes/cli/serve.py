@@ -178,6 +178,7 @@ def _loaded(models: Sequence[str], aligner: str | None, options: RuntimeOptions)
 
 
 def open_stream(model: Transcriber, language: str | None, context: str, batch: Batch) -> Stream:
+    """A live stream of a client, whose answers share the runs of `batch`."""
     from stapes.streaming.make import make_stream
 
     return make_stream(model, language=language, context=context, batch=batch)
