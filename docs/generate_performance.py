@@ -29,6 +29,9 @@ _PARTS: dict[str, Callable[[tables.Figures], str]] = {
     "runs": tables.runs,
     "stages": tables.stages,
     "speak": tables.speak,
+    "drawn": tables.drawn,
+    "stream": tables.stream,
+    "serve": tables.serve,
     "roofline": roofline,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,6 +241,67 @@ def speak(figures: Figures) -> str:
     )
     head = ["stage", "s", "s for 1 s of sound", "torch f32, s", "times as fast"]
     return caption + table(head, rows)
+
+
+_DRAWN = (
+    ("likeliest", "tokens_per_s", "ratio"),
+    ("drawn", "sampled_tokens_per_s", "sampled_ratio"),
+)
+
+
+def drawn(figures: Figures) -> str:
+    """Codes of Vevo2 beside transformers, in two formats."""
+    rows = []
+    for step in ("vevo2-q8", "vevo2-bf16"):
+        line = figures.get(step, {})
+        peer = line.get("versus", {}).get("transformers")
+        for what, name, ratio in _DRAWN if peer else ():
+            rows.append([line["weights"], what, line[name], peer[name], f"{peer[ratio]:g}"])
+    return table(["our weights", "codes/s", "stapes", "transformers f32", "times as fast"], rows)
+
+
+_STREAM = {
+    "seconds": "length of the stream, s",
+    "second_minute_step_s": "a step in the second minute, s",
+    "last_minute_step_s": "a step in the last minute, s",
+    "last_to_second": "last to second minute (at most 1.2)",
+    "second_minute_rss_mb": "memory in the second minute, MB",
+    "last_minute_rss_mb": "memory in the last minute, MB",
+    "everything_s": "encoding and prefilling all 60 s anew, s",
+    "step_there_s": "a step of the stream there, s",
+    "share": "its share (at most 0.25)",
+    "first_partial_s": "from the first sound to the first partial text, s",
+    "rtf": "real-time factor",
+}
+_SERVE = {
+    "clients": "clients",
+    "tokens_per_request": "new tokens of a request",
+    "single_audio_s_per_s": "seconds of sound in a second, one client",
+    "audio_s_per_s": "the same, all clients",
+    "throughput_ratio": "ratio (2.5 was aimed at)",
+    "tokens_per_run": "rows of a decoding run",
+    "single_median_latency_s": "median latency of one client, s",
+    "median_latency_s": "of all, s",
+    "peak_rss_mb": "peak memory, MB",
+}
+
+
+def stream(figures: Figures) -> str:
+    """A long live stream."""
+    return _listed(figures, "stream", _STREAM)
+
+
+def serve(figures: Figures) -> str:
+    """Many clients at once beside one."""
+    return _listed(figures, "serve", _SERVE)
+
+
+def _listed(figures: Figures, step: str, names: Mapping[str, str]) -> str:
+    """Some figures of a step, a row each."""
+    if step not in figures:
+        return NOTHING
+    line = figures[step]
+    return table(["what", "measured"], ([what, f"{line[name]:g}"] for name, what in names.items()))
 
 
 def stages(figures: Figures) -> str:

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bench.test_asr import small  # noqa: F401  (a fixture)
+from bench.test_asr import small, small_decoder  # noqa: F401  (a fixture)
 from bench.test_speak import Peer as SpeakPeer
 from bench.test_speak import small as small_speech
 from stapes.bench import asr as bench_asr
@@ -70,12 +70,19 @@ class Peer:
     def prefill(self):
         pass
 
+    def sampled(self):
+        pass
+
     def run(self, samples):
         return 60.0
 
 
 def beside(*arguments: str) -> dict[str, object]:
-    result = CliRunner().invoke(root, ["bench", *arguments, "--rounds", "1"])
+    return once(*arguments, "--rounds", "1")
+
+
+def once(*arguments: str) -> dict[str, object]:
+    result = CliRunner().invoke(root, ["bench", *arguments])
     assert result.exit_code == 0, result.exception
     return json.loads(result.stdout.splitlines()[-1])
 
@@ -91,6 +98,10 @@ def measured() -> dict[str, dict[str, object]]:
         bench = bench_decoder.DecoderBench(*sizes, options, 1, "portable")
         return bench_decoder.run(bench, lambda given: Peer() if batch == 1 else None)
 
+    def drawn(weights: str) -> dict[str, object]:
+        bench = bench_decoder.DecoderBench("vevo2-ar", 4, 1, 6, RuntimeOptions(weights), 1)
+        return bench_decoder.run(bench, lambda given: Peer())
+
     run = bench_asr.AsrBench("qwen3-asr-0.6b", 1.0, 2, options, "portable")
     return {
         "kernels": beside("kernels", *layer, "portable", "--versus", "numpy"),
@@ -101,13 +112,23 @@ def measured() -> dict[str, dict[str, object]]:
         "draft": beside("draft", "--positions", "4", "--tokens", "4"),
         "long": beside("long", "--pieces", "2", "--seconds", "1", "--tokens", "2"),
         "asr": bench_asr.run(run, 1, lambda given: Peer()),
+        "vevo2-q8": drawn("q8"),
+        "vevo2-bf16": drawn("bf16"),
+        "stream": once("stream", "--seconds", "130", "--compared", "30", "--tokens", "2"),
+        "serve": once("serve", "--clients", "2", "--seconds", "0.3"),
         "speak": bench_speak.run(small_speech(threads=1), 1, SpeakPeer),
         "load": load,
         "startup": run_startup(1),
     }
 
 
-def test_every_field_that_the_tables_read_is_measured(small, quick, script, tmp_path):  # noqa: F811
+def test_every_field_that_the_tables_read_is_measured(
+    small,  # noqa: F811
+    small_decoder,  # noqa: F811
+    quick,
+    script,
+    tmp_path,
+):
     benchmarks, generate = script("run_benchmarks"), script("generate_performance")
     latest = tmp_path / "latest.jsonl"
     benchmarks.keep(latest, "machine", benchmarks.machine())
@@ -126,6 +147,9 @@ def test_every_field_that_the_tables_read_is_measured(small, quick, script, tmp_
     assert "| numpy " in page
     assert "| flow matching, 2 steps |" in page
     assert "| vocoder |" in page
+    assert "| q8 | drawn |" in page
+    assert "| real-time factor |" in page
+    assert "| rows of a decoding run |" in page
     assert "![A trace of one run](benchmarks/trace.svg)" in page
 
 
