@@ -113,6 +113,8 @@ def test_fields_may_stand_in_any_order_and_blocks_anywhere(server, order, size):
         (form(part("model", "tiny-en"), part("file", b"", "a.wav")), "file", "0 bytes"),
         (form(part("prompt", "x" * 300_000), part("file", b"1", "a")), None, "maximum size"),
         (form(*[part(f"f{i}", "x") for i in range(70)]), None, "fields"),
+        (form(part("model", "a"), part("model[]", "b")), "model", "'model[]', too"),
+        (form(part("model[]", "a"), part("model", "b")), "model", "'model[]', too"),
         (b"no form at all", None, "malformed"),
         (form(part("model", "tiny-en"), part("file", SOUND, NAME))[:500], None, "too early"),
         (b"", None, "too early"),
@@ -125,6 +127,20 @@ def test_malformed_forms(server, body, param, says, temporary):
     assert error["param"] == param
     assert says in error["message"]
     assert nothing_left(temporary)
+
+
+@pytest.mark.parametrize("charset", ["punycode", "undefined", "unicode_escape", "utf-16"])
+def test_a_form_of_another_charset(server, charset):
+    kind = f"multipart/form-data; boundary={BOUNDARY}; charset={charset}"
+    answer = post(server, form(part("model", "a\\ud800-")), **{"Content-Type": kind})
+    assert answer.status_code == 400
+    assert charset in error_of(answer)["message"]
+
+
+def test_a_form_that_says_its_charset(server):
+    kind = f"multipart/form-data; boundary={BOUNDARY}; charset=UTF-8"
+    body = form(part("model", "ä"), part("file", b"1", "a"))
+    assert "'ä'" in error_of(post(server, body, **{"Content-Type": kind}))["message"]
 
 
 def test_what_is_no_form(server):

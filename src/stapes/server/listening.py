@@ -151,7 +151,7 @@ def _is_end(text: str) -> bool:
     try:
         if json.loads(text) == {"type": "finish"}:
             return True
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     raise ApiError(
         400,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, BinaryIO, cast
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
@@ -156,6 +157,7 @@ async def read_form(request: Request, most_bytes: int, idle_s: float) -> Form:
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data"):
         raise ApiError(400, "The request must be multipart/form-data.", None, "invalid_form")
+    _check_charset(kind)
     check_length(request, most_bytes)
     parser = _Parser(
         request.headers,
@@ -171,6 +173,14 @@ async def read_form(request: Request, most_bytes: int, idle_s: float) -> Form:
             400, f"The form is malformed: {error.message}", None, "invalid_form"
         ) from None
     return _sorted(items)
+
+
+def _check_charset(kind: str) -> None:
+    """ApiError unless names and values are UTF-8: other codecs of Python may fail, or take long."""
+    _, options = parse_options_header(kind)
+    charset = options.get(b"charset", b"utf-8").decode("latin-1")
+    if charset.lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise ApiError(400, f"The form must be UTF-8, not {charset!r:.80}.", None, "invalid_form")
 
 
 def check_length(request: Request, most_bytes: int) -> None:
@@ -250,6 +260,12 @@ def _sorted(items: list[tuple[str, UploadFile | str]]) -> Form:
 
 
 def _check_once(names: list[str]) -> None:
+    """ApiError when a name comes twice, or as a list and as a value."""
     for name, count in Counter(names).items():
-        if count > 1 and not name.endswith("[]"):
-            raise ApiError(400, f"The field {name!r} is there {count} times.", name, "invalid_form")
+        if f"{name}[]" in names:
+            reason = f"The field {name!r:.100} is there as {f'{name}[]'!r:.100}, too."
+        elif count > 1 and not name.endswith("[]"):
+            reason = f"The field {name!r:.100} is there {count} times."
+        else:
+            continue
+        raise ApiError(400, reason, name, "invalid_form")
