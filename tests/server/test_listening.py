@@ -17,6 +17,7 @@ from websockets.sync.client import connect
 from server.serving import serving
 from server.test_worker import until
 from stapes.errors import RequestError
+from stapes.server.connections import HttpProtocol
 from stapes.server.scheduling import LiveEvent
 from stapes.server.served import Served
 
@@ -188,7 +189,7 @@ def test_wrong_queries(live, query, param):
     assert message["error"]["param"] == param
 
 
-@pytest.mark.parametrize("text", ["", "finish", "{}", "[]", '{"type": "start"}', "\ud800"[:0]])
+@pytest.mark.parametrize("text", ["", "finish", "{}", "[]", '{"type": "start"}', "[" * 100_000])
 def test_wrong_messages(live, text):
     with open_socket(live) as socket:
         socket.recv(timeout=20)
@@ -196,6 +197,15 @@ def test_wrong_messages(live, text):
         (message,) = rest(socket)
         assert message["error"]["code"] == "invalid_message"
         assert socket.close_code == 1007
+
+
+def test_a_stream_may_last_longer_than_a_request_may_take_to_come(live, monkeypatch):
+    monkeypatch.setattr(HttpProtocol, "head_s", 0.1)
+    with open_socket(live) as socket:
+        socket.recv(timeout=20)
+        time.sleep(0.4)
+        socket.send('{"type": "finish"}')
+        assert rest(socket)[-1] == {"type": "done"}
 
 
 def test_sound_that_is_no_number(live):

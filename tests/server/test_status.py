@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -19,6 +20,9 @@ from server.sounds_for import long_recording
 from server.test_worker import hold, until
 from server.told import EXAMPLES, EXPECTED
 from stapes.server import status
+from stapes.server.app import create_app
+from stapes.server.config import ServerConfig
+from stapes.server.run import StoppingServer, settings
 from stapes.server.served import Served
 
 NAME = "digits-3.wav"
@@ -194,6 +198,23 @@ def long_form(count: int):
         f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
     )
     return head.encode() + sound + f"\r\n--{boundary}--\r\n".encode()
+
+
+def test_a_signal_that_comes_while_a_lock_is_held(speech):
+    """The handler runs in the thread that takes requests, between any two of its steps."""
+    config = ServerConfig(port=0)
+    app = create_app(Served({"tiny-en": speech}), config)
+    told: list[int] = []
+    server = StoppingServer(settings(app), app, 1.0, told.append)
+    handler = threading.Thread(target=server.handle_exit, args=(signal.SIGTERM, None), daemon=True)
+    with app.worker._lock:
+        handler.start()
+        handler.join(timeout=5)
+        assert not handler.is_alive()
+    assert not app.worker.draining
+    assert asyncio.run(server.on_tick(1))
+    assert app.worker.draining
+    assert told == [0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
