@@ -14,9 +14,13 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from aligner_checkpoints import write_aligner
 from server.serving import serving
+from server.sounds_for import samples, wav
 from server.test_worker import until
+from stapes.cli.serve import _loaded
 from stapes.errors import RequestError
+from stapes.options import RuntimeOptions
 from stapes.server.connections import HttpProtocol
 from stapes.server.scheduling import LiveEvent
 from stapes.server.served import Served
@@ -316,3 +320,25 @@ def test_without_a_factory(server):
         (message,) = rest(socket)
         assert message["error"]["code"] == "no_live_model"
         assert socket.close_code == 1008
+
+
+def test_what_the_command_serves_times_the_words_of_live_streams(tmp_path):
+    """An aligner is called as its folder is, never by the whole path."""
+    aligner = write_aligner(tmp_path / "some-aligner")
+    served = _loaded(("tiny-en",), str(aligner), RuntimeOptions(threads=1))
+    with serving(served) as running:
+        with open_socket(running) as socket:
+            socket.send((samples("digits-3.wav") * 32767).astype("<i2").tobytes())
+            socket.send('{"type": "finish"}')
+            final = next(event for event in rest(socket) if event["type"] == "final")
+        with running.client() as client:
+            models = client.get("/v1/models").json()["data"]
+            assert {model["kind"]: model["id"] for model in models}["aligner"] == "some-aligner"
+            sound = {"file": ("a.wav", wav(samples("digits-3.wav")))}
+            asked = {"text": "four", "model": "some-aligner"}
+            answer = client.post("/v1/audio/alignments", data=asked, files=sound)
+            assert [word["word"] for word in answer.json()["words"]] == ["four"]
+    assert [word["text"] for word in final["words"]] == final["text"].split()
+    for word in final["words"]:
+        assert word.keys() == {"text", "start_s", "end_s"}
+        assert word["start_s"] == round(word["start_s"], 3)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2 as httpx
 import openai
@@ -60,6 +61,27 @@ def test_health_asks_the_worker(speech, monkeypatch):
         assert client.get("/health").status_code == 200
         running.worker.stop()
         assert client.get("/health").status_code == 503
+
+
+def test_health_does_not_wait_for_long_texts(server, text, monkeypatch):
+    """A text becomes tokens in threads that all requests share; all of them may be busy."""
+    goes_on = threading.Event()
+    encode = text.encode
+
+    def slow(prompt: str) -> list[int]:
+        goes_on.wait(30)
+        return encode(prompt)
+
+    monkeypatch.setattr(text, "encode", slow)
+    body = {"model": "tiny-text", "prompt": "Hello", "max_tokens": 1}
+    with server.client() as client, ThreadPoolExecutor(40) as pool:
+        answers = [pool.submit(client.post, "/v1/completions", json=body) for _ in range(40)]
+        try:
+            until(lambda: server.worker.places_taken == 40)
+            assert client.get("/health", timeout=5).json()["status"] == "ok"
+        finally:
+            goes_on.set()
+        assert {answer.result().status_code for answer in answers} == {200}
 
 
 def test_metrics(server, openai_client, speech):

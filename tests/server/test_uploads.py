@@ -18,6 +18,7 @@ from server.sounds_for import long_recording
 from server.told import EXAMPLES, EXPECTED
 from stapes.models.recording import ReadingLimits
 from stapes.server.config import MEGABYTE
+from stapes.server.lingering import LINGER_S
 from stapes.server.served import Served
 
 NAME = "digits-3.wav"
@@ -188,6 +189,36 @@ def test_too_large_for_the_real_client(narrow):
                     model="tiny-en", file=("a.wav", bytes(40 * MEGABYTE))
                 )
             assert caught.value.status_code == 413
+
+
+@pytest.mark.parametrize("how", ["said", "chunked", "no route", "no form"])
+def test_a_client_that_reads_only_when_it_has_sent_all_is_told(narrow, how):
+    """Many do; a connection that is closed under them is all that they would tell of."""
+    from urllib.error import HTTPError
+    from urllib.request import ProxyHandler, Request, build_opener
+
+    body = in_blocks(LARGE) if how == "chunked" else LARGE
+    status, route = {"no route": (404, "/v1/none"), "no form": (400, ROUTE)}.get(how, (413, ROUTE))
+    kind = "text/plain" if how == "no form" else f"multipart/form-data; boundary={BOUNDARY}"
+    request = Request(narrow.url + route, body, {"Content-Type": kind})
+    for _ in range(5):
+        with pytest.raises(HTTPError) as caught:
+            build_opener(ProxyHandler({})).open(request, timeout=20)
+        with caught.value as answer:
+            assert answer.code == status
+            assert b"error" in answer.read()
+        if how == "chunked":
+            break  # the body is a generator
+
+
+def test_a_client_that_never_ends_is_not_waited_for(narrow):
+    started = time.perf_counter()
+    with raw(narrow, f"{FORM_HEAD}\r\nContent-Length: {2**40}", b"x") as connection:
+        answer = b""
+        while received := connection.recv(65_536):
+            answer += received
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert LINGER_S - 1 < time.perf_counter() - started < 3 * LINGER_S
 
 
 def raw(running: Running, head: str, body: bytes = b"") -> socket.socket:

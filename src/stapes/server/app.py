@@ -28,6 +28,7 @@ from stapes.server import (
 from stapes.server.channel import ClientLeftError
 from stapes.server.config import ServerConfig
 from stapes.server.failures import INTERNAL, ApiError, translated
+from stapes.server.lingering import Lingering
 from stapes.server.metrics import Counted, Metrics
 from stapes.server.scheduling import Lane, Worker
 from stapes.server.security import Guard
@@ -105,7 +106,8 @@ def create_app(served: Served, config: ServerConfig, slots: int | None = None) -
     _handle_errors(web, metrics)
     web.add_middleware(Guard, config=config)
     web.add_middleware(Caught)
-    web.add_middleware(Counted, metrics=metrics)  # the last one added comes first
+    web.add_middleware(Counted, metrics=metrics)
+    web.add_middleware(Lingering)  # the last one added comes first
     return App(web, worker)
 
 

@@ -1,8 +1,8 @@
 """WebSocket /v1/audio/stream: sound in, events of live transcription out.
 
 The client sends PCM in binary messages of any length, and {"type": "finish"} at its end; the server
-sends JSON objects: "ready", then "partial", "committed" and "final" events, at last "done". An
-"error" ends the stream. docs/server.md shows it.
+sends JSON objects: "ready", then "partial", "committed", "final" and "notice" events, at last
+"done". An "error" ends the stream. docs/server.md shows it.
 """
 
 from __future__ import annotations
@@ -168,8 +168,9 @@ async def _send(socket: WebSocket, channel: Channel) -> None:
 
 def _object(event: Any) -> dict[str, Any]:
     values = asdict(event)
-    for name in ("start_s", "end_s", "lag_s"):
-        values[name] = round(values[name], 3)
+    for told in (values, *values.get("words", ())):
+        for name in told.keys() & {"start_s", "end_s", "lag_s"}:
+            told[name] = round(told[name], 3)
     return values
 
 
