@@ -11,12 +11,13 @@ from socket import SHUT_RDWR
 
 import numpy as np
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from aligner_checkpoints import write_aligner
 from server.serving import serving
 from server.sounds_for import samples, wav
+from server.test_status import figures
 from server.test_worker import until
 from stapes.cli.serve import _loaded
 from stapes.errors import RequestError
@@ -313,6 +314,24 @@ def test_a_server_that_stops_ends_its_streams(speech):
         with open_socket(running) as late:
             (message,) = rest(late)
             assert message["error"]["code"] == "busy"
+
+
+def test_what_streams_cost_is_counted(live):
+    before = figures(live)
+    with open_socket(live) as socket:
+        socket.send(pcm(tone(1.5)))
+        socket.send('{"type": "finish"}')
+        rest(socket)
+    with pytest.raises(InvalidStatus):
+        open_socket(live, origin="https://evil.example")
+    after = figures(live)
+
+    def grown(*name: str) -> float:
+        return after.get(name, 0) - before.get(name, 0)
+
+    assert grown("stapes_audio_seconds_total", "tiny-en") == 1.5
+    assert grown("stapes_requests_total", "/v1/audio/stream", "101") == 1
+    assert grown("stapes_requests_total", "other", "403") == 1
 
 
 def test_without_a_factory(server):

@@ -110,6 +110,7 @@ async def _serve(socket: WebSocket, shared: Shared) -> None:
         finally:
             reading.cancel()
             sending.cancel()
+            shared.metrics.listened(name, task.pushed_s)
     await socket.send_json({"type": "done"})
     await socket.close(_NORMAL)
 
