@@ -17,6 +17,7 @@ from server.serving import Running, serving
 from server.sounds_for import long_recording
 from server.told import EXAMPLES, EXPECTED
 from stapes.models.recording import ReadingLimits
+from stapes.server import run
 from stapes.server.config import MEGABYTE
 from stapes.server.lingering import LINGER_S
 from stapes.server.served import Served
@@ -219,6 +220,20 @@ def test_a_client_that_never_ends_is_not_waited_for(narrow):
             answer += received
     assert answer.startswith(b"HTTP/1.1 413")
     assert LINGER_S - 1 < time.perf_counter() - started < 3 * LINGER_S
+
+
+def test_an_upload_at_the_end_of_the_server(speech, monkeypatch, caplog):
+    monkeypatch.setattr(run, "_GRACE_S", 1)
+    with serving(Served({"tiny-en": speech})) as running:
+        head = f"{FORM_HEAD}\r\nContent-Length: 10000"
+        connection = raw(running, head, part("model", "tiny-en"))
+        time.sleep(0.2)
+    with connection:
+        status, _, rest = connection.recv(65_536).partition(b"\r\n")
+    assert status == b"HTTP/1.1 503 Service Unavailable"
+    assert b"retry-after: 10\r\n" in rest
+    assert json.loads(rest.partition(b"\r\n\r\n")[2])["error"]["code"] == "busy"
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def raw(running: Running, head: str, body: bytes = b"") -> socket.socket:

@@ -37,17 +37,23 @@ class Lingering:
 
         async def sending(message: Message) -> None:
             is_last = message["type"] == "http.response.body" and not message.get("more_body")
-            if not is_last or has_ended:
+            if not is_last or has_ended or _is_cancelled():
                 await send(message)
                 return
             await send({**message, "more_body": True})
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, asyncio.CancelledError):
                 async with asyncio.timeout(self._most_s):
                     while not has_ended:
                         await receiving()
             await send({"type": "http.response.body", "body": b""})
 
         await self._app(scope, receiving, sending)
+
+
+def _is_cancelled() -> bool:
+    """Whether the server ends, and waits for nobody."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _sends_a_body(headers: Headers) -> bool:

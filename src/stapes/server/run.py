@@ -19,6 +19,7 @@ from stapes.server.connections import HttpProtocol, WebSocketProtocol
 
 _LOOK_S = 0.1  # how often a server that is stopping looks whether all is done
 _START_S = 0.01  # between looks whether it has started
+_GRACE_S = 5  # for responses that are being sent, and uploads; the work is done
 _MOST_MESSAGE_BYTES = 2**20  # of a WebSocket
 # A stream that is held up is not read, and its client's pong waits behind the sound in the sockets'
 # buffers: some megabytes, minutes at 16 kHz.
@@ -90,7 +91,7 @@ def settings(app: App) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=5,  # for responses that are being sent; the work is done
+        timeout_graceful_shutdown=_GRACE_S,
     )
 
 
