@@ -274,6 +274,25 @@ def wait_for_file(folder: Path) -> bool:
     return True
 
 
+def test_bytes_now_and_then_are_no_upload(narrow, temporary):
+    """Each pause is short enough, but a few such clients would take all places for uploads."""
+    begun = part("prompt", "")[:-2]
+    with raw(narrow, f"{FORM_HEAD}\r\nContent-Length: 1000000", begun) as connection:
+        connection.settimeout(0.1)
+        answer = b""
+        for _ in range(100):
+            connection.sendall(b"x")
+            try:
+                answer += connection.recv(65_536)
+            except TimeoutError:
+                continue
+            if answer.endswith(b"}}"):
+                break
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"100 bytes a second" in answer
+    assert nothing_left(temporary)
+
+
 def test_a_client_that_vanishes_during_the_upload(server, temporary):
     body = form(part("model", "tiny-en"), part("file", bytes(3 * MEGABYTE), NAME))
     head = f"{FORM_HEAD}\r\nContent-Length: {len(body)}"

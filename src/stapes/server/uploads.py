@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from stapes.server.failures import ApiError
 from stapes.server.scheduling import BusyError
 from stapes.server.scheduling.worker import RETRY_FULL_S
 
+_LEAST_BYTES_PER_S = 100  # speech that is sent as it is spoken has five times as much
 _MOST_FIELDS = 64
 _MOST_FIELD_BYTES = 256 * 1024  # of one field that is no file: a context, a text to align
 
@@ -198,20 +200,15 @@ def too_large(most_bytes: int) -> ApiError:
 
 
 async def limited(request: Request, most_bytes: int, idle_s: float) -> AsyncGenerator[bytes, None]:
-    """The body as it comes; ApiError when it is too large, or pauses for too long."""
-    received = 0
+    """The body as it comes; ApiError when it is too large, too slow, or pauses for too long."""
+    received, began = 0, time.monotonic()
     stream = request.stream()
     while True:
+        spare_s = idle_s + received / _LEAST_BYTES_PER_S - (time.monotonic() - began)
         try:
-            part = await asyncio.wait_for(_next(stream), idle_s)
+            part = await asyncio.wait_for(_next(stream), min(idle_s, max(0.0, spare_s)))
         except TimeoutError:
-            raise ApiError(
-                408,
-                f"Nothing came for {idle_s:g} s.",
-                None,
-                "too_slow",
-                {"Connection": "close"},
-            ) from None
+            raise _too_slow(idle_s, spare_s) from None
         except ClientDisconnect:
             raise ClientLeftError from None
         if part is None:
@@ -220,6 +217,13 @@ async def limited(request: Request, most_bytes: int, idle_s: float) -> AsyncGene
         if received > most_bytes:
             raise too_large(most_bytes)
         yield part
+
+
+def _too_slow(idle_s: float, spare_s: float) -> ApiError:
+    reason = f"Nothing came for {idle_s:g} s."
+    if spare_s < idle_s:
+        reason = f"The request comes with less than {_LEAST_BYTES_PER_S} bytes a second."
+    return ApiError(408, reason, None, "too_slow", {"Connection": "close"})
 
 
 async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
