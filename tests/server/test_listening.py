@@ -11,12 +11,18 @@ from socket import SHUT_RDWR
 
 import numpy as np
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from aligner_checkpoints import write_aligner
 from server.serving import serving
+from server.sounds_for import samples, wav
+from server.test_status import figures
 from server.test_worker import until
+from stapes.cli.serve import _loaded
 from stapes.errors import RequestError
+from stapes.options import RuntimeOptions
+from stapes.server.connections import HttpProtocol
 from stapes.server.scheduling import LiveEvent
 from stapes.server.served import Served
 
@@ -193,7 +199,7 @@ def test_wrong_queries(live, query, param):
     assert message["error"]["param"] == param
 
 
-@pytest.mark.parametrize("text", ["", "finish", "{}", "[]", '{"type": "start"}', "\ud800"[:0]])
+@pytest.mark.parametrize("text", ["", "finish", "{}", "[]", '{"type": "start"}', "[" * 100_000])
 def test_wrong_messages(live, text):
     with open_socket(live) as socket:
         socket.recv(timeout=20)
@@ -201,6 +207,15 @@ def test_wrong_messages(live, text):
         (message,) = rest(socket)
         assert message["error"]["code"] == "invalid_message"
         assert socket.close_code == 1007
+
+
+def test_a_stream_may_last_longer_than_a_request_may_take_to_come(live, monkeypatch):
+    monkeypatch.setattr(HttpProtocol, "head_s", 0.1)
+    with open_socket(live) as socket:
+        socket.recv(timeout=20)
+        time.sleep(0.4)
+        socket.send('{"type": "finish"}')
+        assert rest(socket)[-1] == {"type": "done"}
 
 
 def test_sound_that_is_no_number(live):
@@ -306,8 +321,48 @@ def test_a_server_that_stops_ends_its_streams(speech):
             assert message["error"]["code"] == "busy"
 
 
+def test_what_streams_cost_is_counted(live):
+    before = figures(live)
+    with open_socket(live) as socket:
+        socket.send(pcm(tone(1.5)))
+        socket.send('{"type": "finish"}')
+        rest(socket)
+    with pytest.raises(InvalidStatus):
+        open_socket(live, origin="https://evil.example")
+    after = figures(live)
+
+    def grown(*name: str) -> float:
+        return after.get(name, 0) - before.get(name, 0)
+
+    assert grown("stapes_audio_seconds_total", "tiny-en") == 1.5
+    assert grown("stapes_requests_total", "/v1/audio/stream", "101") == 1
+    assert grown("stapes_requests_total", "other", "403") == 1
+
+
 def test_without_a_factory(server):
     with open_socket(server) as socket:
         (message,) = rest(socket)
         assert message["error"]["code"] == "no_live_model"
         assert socket.close_code == 1008
+
+
+def test_what_the_command_serves_times_the_words_of_live_streams(tmp_path):
+    """An aligner is called as its folder is, never by the whole path."""
+    aligner = write_aligner(tmp_path / "some-aligner")
+    served = _loaded(("tiny-en",), str(aligner), RuntimeOptions(threads=1))
+    with serving(served) as running:
+        with open_socket(running) as socket:
+            socket.send((samples("digits-3.wav") * 32767).astype("<i2").tobytes())
+            socket.send('{"type": "finish"}')
+            final = next(event for event in rest(socket) if event["type"] == "final")
+        with running.client() as client:
+            models = client.get("/v1/models").json()["data"]
+            assert {model["kind"]: model["id"] for model in models}["aligner"] == "some-aligner"
+            sound = {"file": ("a.wav", wav(samples("digits-3.wav")))}
+            asked = {"text": "four", "model": "some-aligner"}
+            answer = client.post("/v1/audio/alignments", data=asked, files=sound)
+            assert [word["word"] for word in answer.json()["words"]] == ["four"]
+    assert [word["text"] for word in final["words"]] == final["text"].split()
+    for word in final["words"]:
+        assert word.keys() == {"text", "start_s", "end_s"}
+        assert word["start_s"] == round(word["start_s"], 3)

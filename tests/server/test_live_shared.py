@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_a_stream_that_is_closed_leaves_the_batch(speech, samples):
 def test_over_sockets_at_once(speech, samples):
     expected = [event.text for event in alone(speech, samples) if event.type == "final"]
     pcm = (samples * 32767).astype("<i2").tobytes()
-    served = Served({"tiny-en": speech}, open_stream=open_stream)
+    served = Served({"tiny-en": speech}, open_stream=partial(open_stream, None))
     with serving(served, max_streams=4) as running, ThreadPoolExecutor(4) as pool:
         heard = [pool.submit(finals_of, running, pcm) for _ in range(4)]
         assert [each.result(60) for each in heard] == [expected] * 4

@@ -17,7 +17,9 @@ from server.serving import Running, serving
 from server.sounds_for import long_recording
 from server.told import EXAMPLES, EXPECTED
 from stapes.models.recording import ReadingLimits
+from stapes.server import run
 from stapes.server.config import MEGABYTE
+from stapes.server.lingering import LINGER_S
 from stapes.server.served import Served
 
 NAME = "digits-3.wav"
@@ -113,6 +115,8 @@ def test_fields_may_stand_in_any_order_and_blocks_anywhere(server, order, size):
         (form(part("model", "tiny-en"), part("file", b"", "a.wav")), "file", "0 bytes"),
         (form(part("prompt", "x" * 300_000), part("file", b"1", "a")), None, "maximum size"),
         (form(*[part(f"f{i}", "x") for i in range(70)]), None, "fields"),
+        (form(part("model", "a"), part("model[]", "b")), "model", "'model[]', too"),
+        (form(part("model[]", "a"), part("model", "b")), "model", "'model[]', too"),
         (b"no form at all", None, "malformed"),
         (form(part("model", "tiny-en"), part("file", SOUND, NAME))[:500], None, "too early"),
         (b"", None, "too early"),
@@ -125,6 +129,20 @@ def test_malformed_forms(server, body, param, says, temporary):
     assert error["param"] == param
     assert says in error["message"]
     assert nothing_left(temporary)
+
+
+@pytest.mark.parametrize("charset", ["punycode", "undefined", "unicode_escape", "utf-16"])
+def test_a_form_of_another_charset(server, charset):
+    kind = f"multipart/form-data; boundary={BOUNDARY}; charset={charset}"
+    answer = post(server, form(part("model", "a\\ud800-")), **{"Content-Type": kind})
+    assert answer.status_code == 400
+    assert charset in error_of(answer)["message"]
+
+
+def test_a_form_that_says_its_charset(server):
+    kind = f"multipart/form-data; boundary={BOUNDARY}; charset=UTF-8"
+    body = form(part("model", "ä"), part("file", b"1", "a"))
+    assert "'ä'" in error_of(post(server, body, **{"Content-Type": kind}))["message"]
 
 
 def test_what_is_no_form(server):
@@ -174,6 +192,50 @@ def test_too_large_for_the_real_client(narrow):
             assert caught.value.status_code == 413
 
 
+@pytest.mark.parametrize("how", ["said", "chunked", "no route", "no form"])
+def test_a_client_that_reads_only_when_it_has_sent_all_is_told(narrow, how):
+    """Many do; a connection that is closed under them is all that they would tell of."""
+    from urllib.error import HTTPError
+    from urllib.request import ProxyHandler, Request, build_opener
+
+    body = in_blocks(LARGE) if how == "chunked" else LARGE
+    status, route = {"no route": (404, "/v1/none"), "no form": (400, ROUTE)}.get(how, (413, ROUTE))
+    kind = "text/plain" if how == "no form" else f"multipart/form-data; boundary={BOUNDARY}"
+    request = Request(narrow.url + route, body, {"Content-Type": kind})
+    for _ in range(5):
+        with pytest.raises(HTTPError) as caught:
+            build_opener(ProxyHandler({})).open(request, timeout=20)
+        with caught.value as answer:
+            assert answer.code == status
+            assert b"error" in answer.read()
+        if how == "chunked":
+            break  # the body is a generator
+
+
+def test_a_client_that_never_ends_is_not_waited_for(narrow):
+    started = time.perf_counter()
+    with raw(narrow, f"{FORM_HEAD}\r\nContent-Length: {2**40}", b"x") as connection:
+        answer = b""
+        while received := connection.recv(65_536):
+            answer += received
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert LINGER_S - 1 < time.perf_counter() - started < 3 * LINGER_S
+
+
+def test_an_upload_at_the_end_of_the_server(speech, monkeypatch, caplog):
+    monkeypatch.setattr(run, "_GRACE_S", 1)
+    with serving(Served({"tiny-en": speech})) as running:
+        head = f"{FORM_HEAD}\r\nContent-Length: 10000"
+        connection = raw(running, head, part("model", "tiny-en"))
+        time.sleep(0.2)
+    with connection:
+        status, _, rest = connection.recv(65_536).partition(b"\r\n")
+    assert status == b"HTTP/1.1 503 Service Unavailable"
+    assert b"retry-after: 10\r\n" in rest
+    assert json.loads(rest.partition(b"\r\n\r\n")[2])["error"]["code"] == "busy"
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def raw(running: Running, head: str, body: bytes = b"") -> socket.socket:
     """A connection to which a request of one's own has been written."""
     host, port = running.url.removeprefix("http://").split(":")
@@ -210,6 +272,25 @@ def wait_for_file(folder: Path) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+def test_bytes_now_and_then_are_no_upload(narrow, temporary):
+    """Each pause is short enough, but a few such clients would take all places for uploads."""
+    begun = part("prompt", "")[:-2]
+    with raw(narrow, f"{FORM_HEAD}\r\nContent-Length: 1000000", begun) as connection:
+        connection.settimeout(0.1)
+        answer = b""
+        for _ in range(100):
+            connection.sendall(b"x")
+            try:
+                answer += connection.recv(65_536)
+            except TimeoutError:
+                continue
+            if answer.endswith(b"}}"):
+                break
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"100 bytes a second" in answer
+    assert nothing_left(temporary)
 
 
 def test_a_client_that_vanishes_during_the_upload(server, temporary):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from stapes.options import RuntimeOptions
 
 if TYPE_CHECKING:
     from stapes.decoder import Batch
+    from stapes.models.interface import Aligner
     from stapes.models.qwen3_asr.model import Transcriber
     from stapes.server.config import ServerConfig
     from stapes.server.served import Served
@@ -164,9 +166,10 @@ def _loaded(models: Sequence[str], aligner: str | None, options: RuntimeOptions)
     from stapes.models.qwen_text import TextModel
     from stapes.server.served import Served
 
-    served = Served(open_stream=open_stream)
+    served = Served()
     if aligner is not None:
-        served.aligner = open_aligner(aligner, options)
+        served.aligner, served.aligner_name = open_aligner(aligner, options), named(aligner)[0]
+    served.open_stream = partial(open_stream, served.aligner)
     for given in models:
         name, where = named(given)
         path = ready_model(where, options, (*registry.SPEECH, *registry.TEXT))
@@ -177,11 +180,13 @@ def _loaded(models: Sequence[str], aligner: str | None, options: RuntimeOptions)
     return served
 
 
-def open_stream(model: Transcriber, language: str | None, context: str, batch: Batch) -> Stream:
+def open_stream(
+    aligner: Aligner | None, model: Transcriber, language: str | None, context: str, batch: Batch
+) -> Stream:
     """A live stream of a client, whose answers share the runs of `batch`."""
     from stapes.streaming.make import make_stream
 
-    return make_stream(model, language=language, context=context, batch=batch)
+    return make_stream(model, language=language, context=context, aligner=aligner, batch=batch)
 
 
 def _say_stopping(running: int) -> None:

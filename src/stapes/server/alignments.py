@@ -37,7 +37,7 @@ async def align(request: Request) -> Response:
     try:
         fields = read_fields(AlignmentFields, form.fields)
         aligner = shared.served.needed_aligner()
-        if fields.model is not None and fields.model != aligner_name(aligner):
+        if fields.model is not None and fields.model != shared.served.aligner_name:
             raise ApiError(
                 404, f"There is no aligner {fields.model!r}.", "model", "model_not_found"
             )
@@ -65,11 +65,6 @@ async def align(request: Request) -> Response:
             "words": words_of(words),
         }
     )
-
-
-def aligner_name(aligner: object) -> str:
-    """What clients call an aligner."""
-    return str(getattr(aligner, "name", "aligner"))
 
 
 def read_samples(file: BinaryIO, limits: ReadingLimits) -> NDArray[np.float32]:

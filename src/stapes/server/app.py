@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,8 +29,10 @@ from stapes.server import (
 from stapes.server.channel import ClientLeftError
 from stapes.server.config import ServerConfig
 from stapes.server.failures import INTERNAL, ApiError, translated
+from stapes.server.lingering import Lingering
 from stapes.server.metrics import Counted, Metrics
 from stapes.server.scheduling import Lane, Worker
+from stapes.server.scheduling.worker import RETRY_STOPPING_S
 from stapes.server.security import Guard
 from stapes.server.served import Served
 from stapes.server.shared import Shared
@@ -41,8 +44,20 @@ _LONGEST_PIECE_S = 30.0
 _KEPT_SHARE = 0.1  # of the free memory, for caches that are kept for prompts to come
 
 
+_STOPPING = ApiError(
+    503,
+    "The server is stopping.",
+    None,
+    "busy",
+    {"Retry-After": str(RETRY_STOPPING_S), "Connection": "close"},
+)
+
+
 class Caught:
-    """ASGI middleware: a mistake of ours is written down, and a client told nothing of it."""
+    """ASGI middleware: a mistake of ours is written down, and a client told nothing of it.
+
+    Nor is it one when the server, at its end, waits no longer for an upload or a reader.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -58,6 +73,11 @@ class Caught:
 
         try:
             await self._app(scope, receive, sending)
+        except asyncio.CancelledError:
+            if scope["type"] == "lifespan":
+                raise
+            if scope["type"] == "http" and not started:
+                await _STOPPING.response()(scope, receive, send)
         except Exception as error:
             if scope["type"] == "lifespan":
                 raise
@@ -105,7 +125,8 @@ def create_app(served: Served, config: ServerConfig, slots: int | None = None) -
     _handle_errors(web, metrics)
     web.add_middleware(Guard, config=config)
     web.add_middleware(Caught)
-    web.add_middleware(Counted, metrics=metrics)  # the last one added comes first
+    web.add_middleware(Counted, metrics=metrics)
+    web.add_middleware(Lingering)  # the last one added comes first
     return App(web, worker)
 
 

@@ -20,6 +20,7 @@ class WrongPairError(ValueError):
         self.name = name
 
 
+_MOST_NAME = 200  # characters of a client's name for a field that are told back
 _TYPES = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error"}
 
 
@@ -90,7 +91,8 @@ def of_validation(error: ValidationError) -> ApiError:
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, WrongPairError):
         return ApiError(400, f"The field {cause}.", cause.name, "invalid_value")
-    name = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
+    parts = (str(part) for part in first["loc"] if not str(part).startswith("function-"))
+    name = ".".join(parts)[:_MOST_NAME]
     kind = first["type"]
     if kind == "extra_forbidden":
         return ApiError(400, f"The field {name!r} is not supported.", name, "unsupported_field")

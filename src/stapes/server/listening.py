@@ -1,8 +1,8 @@
 """WebSocket /v1/audio/stream: sound in, events of live transcription out.
 
 The client sends PCM in binary messages of any length, and {"type": "finish"} at its end; the server
-sends JSON objects: "ready", then "partial", "committed" and "final" events, at last "done". An
-"error" ends the stream. docs/server.md shows it.
+sends JSON objects: "ready", then "partial", "committed", "final" and "notice" events, at last
+"done". An "error" ends the stream. docs/server.md shows it.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ async def _serve(socket: WebSocket, shared: Shared) -> None:
         finally:
             reading.cancel()
             sending.cancel()
+            shared.metrics.listened(name, task.pushed_s)
     await socket.send_json({"type": "done"})
     await socket.close(_NORMAL)
 
@@ -153,7 +154,7 @@ def _is_end(text: str) -> bool:
     try:
         if json.loads(text) == {"type": "finish"}:
             return True
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     raise ApiError(
         400,
@@ -170,8 +171,9 @@ async def _send(socket: WebSocket, channel: Channel) -> None:
 
 def _object(event: Any) -> dict[str, Any]:
     values = asdict(event)
-    for name in ("start_s", "end_s", "lag_s"):
-        values[name] = round(values[name], 3)
+    for told in (values, *values.get("words", ())):
+        for name in told.keys() & {"start_s", "end_s", "lag_s"}:
+            told[name] = round(told[name], 3)
     return values
 
 

@@ -45,7 +45,10 @@ class Metrics:
             registry=self.registry,
         )
         self._audio = Counter(
-            "stapes_audio_seconds", "Seconds transcribed.", ("model",), registry=self.registry
+            "stapes_audio_seconds",
+            "Seconds transcribed, or heard in live streams that have ended.",
+            ("model",),
+            registry=self.registry,
         )
         self._factor = Histogram(
             "stapes_real_time_factor",
@@ -62,7 +65,7 @@ class Metrics:
         )
         self.disconnected = Counter(
             "stapes_disconnected",
-            "Requests whose client left before the answer.",
+            "Requests whose client left before the end of the answer.",
             registry=self.registry,
         )
         self._watch(worker)
@@ -90,6 +93,10 @@ class Metrics:
         reused = sum(piece.result.reused_tokens for piece in done.pieces)
         self.wrote(model, transcript.tokens.prompt, reused, transcript.tokens.new)
 
+    def listened(self, model: str, seconds: float) -> None:
+        """A live stream has ended."""
+        self._audio.labels(model).inc(seconds)
+
     def wrote(self, model: str, prompt: int, reused: int, new: int) -> None:
         """Tokens of an answer."""
         for kind, count in (("prompt", prompt), ("reused", reused), ("new", new)):
@@ -108,7 +115,7 @@ class Counted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         status, started = 499, time.perf_counter()  # nothing was sent: the client has left
@@ -117,6 +124,10 @@ class Counted:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+            elif message["type"] == "websocket.accept":
+                status = 101
+            elif message["type"] == "websocket.close" and status != 101:
+                status = 403  # what a WebSocket that is closed before it is open becomes
             await send(message)
 
         try:

@@ -15,10 +15,15 @@ import uvicorn
 from stapes.errors import RequestError
 from stapes.server.app import App
 from stapes.server.config import ServerConfig
+from stapes.server.connections import HttpProtocol, WebSocketProtocol
 
 _LOOK_S = 0.1  # how often a server that is stopping looks whether all is done
 _START_S = 0.01  # between looks whether it has started
+_GRACE_S = 5  # for responses that are being sent, and uploads; the work is done
 _MOST_MESSAGE_BYTES = 2**20  # of a WebSocket
+# A stream that is held up is not read, and its client's pong waits behind the sound in the sockets'
+# buffers: some megabytes, minutes at 16 kHz.
+_PONG_S = 300.0
 
 
 class StoppingServer(uvicorn.Server):
@@ -41,17 +46,18 @@ class StoppingServer(uvicorn.Server):
         self._told: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came."""
+        """A signal came, perhaps while this thread holds a lock: a tick does what needs one."""
         del sig, frame
         if self._told is not None:
             self.should_exit = self.force_exit = True
             return
         self._told = time.monotonic()
-        self._app.worker.drain()
-        self._on_stop(self._app.worker.places_taken)
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to end."""
+        if self._told is not None and not self._app.worker.draining:
+            self._app.worker.drain()
+            self._on_stop(self._app.worker.places_taken)
         if self._told is not None and not self.should_exit:
             late = time.monotonic() - self._told > self._stop_s
             self.should_exit = late or self._app.worker.places_taken == 0
@@ -78,13 +84,14 @@ def settings(app: App) -> uvicorn.Config:
     """How uvicorn serves an application."""
     return uvicorn.Config(
         app.web,
-        http="h11",
-        ws="websockets-sansio",
+        http=HttpProtocol,
+        ws=WebSocketProtocol,
         ws_max_size=_MOST_MESSAGE_BYTES,
+        ws_ping_timeout=_PONG_S,
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=5,  # for responses that are being sent; the work is done
+        timeout_graceful_shutdown=_GRACE_S,
     )
 
 

@@ -55,8 +55,7 @@ class Guard:
         if origin is not None and not _same(origin, headers.get("host", "")):
             return ApiError(
                 403,
-                "Pages of other sites may not use this server; with --api-key-file those may that "
-                "have a key.",
+                "Pages of other sites may not use this server.",
                 None,
                 "wrong_origin",
             )

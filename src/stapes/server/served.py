@@ -26,6 +26,7 @@ class Served:
     Attributes:
         speech, text: models by the names that clients use.
         aligner: for word times; None: there are none.
+        aligner_name: what clients call the aligner.
         open_stream: for live transcription; None: there is none.
         since: when the models were loaded, in seconds of the Unix epoch.
     """
@@ -33,6 +34,7 @@ class Served:
     speech: dict[str, Transcriber] = field(default_factory=dict)
     text: dict[str, TextModel] = field(default_factory=dict)
     aligner: Aligner | None = None
+    aligner_name: str = "aligner"
     open_stream: StreamFactory | None = None
     since: int = field(default_factory=lambda: int(time.time()))
 

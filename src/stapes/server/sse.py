@@ -28,6 +28,7 @@ class EventStream(Response):
         events: the events' bytes.
         close: is called at the end, however it comes.
         failed: is called with an error that no client caused.
+        left: is called when the client has left before the end.
     """
 
     media_type = "text/event-stream"
@@ -37,10 +38,12 @@ class EventStream(Response):
         events: AsyncIterator[bytes],
         close: Callable[[], None],
         failed: Callable[[BaseException], None],
+        left: Callable[[], None],
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._events, self._close, self._failed = events, close, failed
+        self._events, self._close = events, close
+        self._failed, self._left = failed, left
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
@@ -51,7 +54,7 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (ClientLeftError, OSError):
-            pass
+            self._left()
         finally:
             self._close()
 

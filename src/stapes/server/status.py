@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from stapes.server.alignments import aligner_name
 from stapes.server.failures import ApiError
 from stapes.server.metrics import CONTENT_TYPE
 from stapes.server.served import Served
@@ -17,6 +18,8 @@ from stapes.server.shared import shared_of
 
 router = APIRouter()
 
+# Threads of its own: those that all share may be busy with long texts and recordings.
+_PINGS = ThreadPoolExecutor(4, "stapes-ping")
 _PATIENCE_S = 10.0  # for the worker's answer: one run of it may take seconds
 
 
@@ -25,7 +28,8 @@ async def health(request: Request) -> Response:
     """Whether the worker works: 200, or 503 when it is stuck, dead or stopping."""
     shared = shared_of(request)
     worker = shared.worker
-    answered_s = await asyncio.to_thread(worker.ping, _PATIENCE_S)
+    ping = partial(worker.ping, _PATIENCE_S)
+    answered_s = await asyncio.get_running_loop().run_in_executor(_PINGS, ping)
     status = "ok" if answered_s is not None else "stuck"
     status = "stopping" if worker.draining else status
     lanes = {
@@ -60,7 +64,7 @@ async def model(request: Request, name: str) -> Response:
 def _models(served: Served) -> list[dict[str, Any]]:
     kinds = {**dict.fromkeys(served.speech, "speech"), **dict.fromkeys(served.text, "text")}
     if served.aligner is not None:
-        kinds[aligner_name(served.aligner)] = "aligner"
+        kinds[served.aligner_name] = "aligner"
     return [
         {"id": name, "object": "model", "created": served.since, "owned_by": "stapes", "kind": kind}
         for name, kind in kinds.items()

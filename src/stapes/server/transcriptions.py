@@ -94,7 +94,7 @@ async def _answer(
             first = await channel.next()  # so that what fails at once has its own status
             count = partial(shared.metrics.transcribed, fields.model)
             events = _events(channel, first, fields, count)
-            return EventStream(events, close, shared.failed)
+            return EventStream(events, close, shared.failed, shared.metrics.disconnected.inc)
         done = await channel.result()
         shared.metrics.transcribed(fields.model, done)
         close()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, BinaryIO, cast
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
@@ -21,9 +23,9 @@ from stapes.server.failures import ApiError
 from stapes.server.scheduling import BusyError
 from stapes.server.scheduling.worker import RETRY_FULL_S
 
+_LEAST_BYTES_PER_S = 100  # speech that is sent as it is spoken has five times as much
 _MOST_FIELDS = 64
 _MOST_FIELD_BYTES = 256 * 1024  # of one field that is no file: a context, a text to align
-_PASS_OVER_S = 2.0  # of a body that is too large, at the pace at which it comes
 
 
 class UploadedFile:
@@ -157,7 +159,8 @@ async def read_form(request: Request, most_bytes: int, idle_s: float) -> Form:
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data"):
         raise ApiError(400, "The request must be multipart/form-data.", None, "invalid_form")
-    await check_length(request, most_bytes)
+    _check_charset(kind)
+    check_length(request, most_bytes)
     parser = _Parser(
         request.headers,
         limited(request, most_bytes, idle_s),
@@ -174,27 +177,19 @@ async def read_form(request: Request, most_bytes: int, idle_s: float) -> Form:
     return _sorted(items)
 
 
-async def check_length(request: Request, most_bytes: int) -> None:
+def _check_charset(kind: str) -> None:
+    """ApiError unless names and values are UTF-8: other codecs of Python may fail, or take long."""
+    _, options = parse_options_header(kind)
+    charset = options.get(b"charset", b"utf-8").decode("latin-1")
+    if charset.lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise ApiError(400, f"The form must be UTF-8, not {charset!r:.80}.", None, "invalid_form")
+
+
+def check_length(request: Request, most_bytes: int) -> None:
     """ApiError 413 when a request says that it is too large."""
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdecimal() and int(length) > most_bytes:
-        if "expect" not in request.headers:  # else the client waits before it sends
-            await _pass_over(request.stream())
         raise too_large(most_bytes)
-
-
-async def _pass_over(stream: AsyncIterator[bytes]) -> None:
-    """Throw away what still comes, for a while: a client that writes would not see the answer.
-
-    A connection that is closed with bytes unread is reset, and the answer is lost with it.
-    """
-
-    async def rest() -> None:
-        async for _ in stream:
-            pass
-
-    with suppress(TimeoutError, ClientDisconnect):
-        await asyncio.wait_for(rest(), _PASS_OVER_S)
 
 
 def too_large(most_bytes: int) -> ApiError:
@@ -205,29 +200,30 @@ def too_large(most_bytes: int) -> ApiError:
 
 
 async def limited(request: Request, most_bytes: int, idle_s: float) -> AsyncGenerator[bytes, None]:
-    """The body as it comes; ApiError when it is too large, or pauses for too long."""
-    received = 0
+    """The body as it comes; ApiError when it is too large, too slow, or pauses for too long."""
+    received, began = 0, time.monotonic()
     stream = request.stream()
     while True:
+        spare_s = idle_s + received / _LEAST_BYTES_PER_S - (time.monotonic() - began)
         try:
-            part = await asyncio.wait_for(_next(stream), idle_s)
+            part = await asyncio.wait_for(_next(stream), min(idle_s, max(0.0, spare_s)))
         except TimeoutError:
-            raise ApiError(
-                408,
-                f"Nothing came for {idle_s:g} s.",
-                None,
-                "too_slow",
-                {"Connection": "close"},
-            ) from None
+            raise _too_slow(idle_s, spare_s) from None
         except ClientDisconnect:
             raise ClientLeftError from None
         if part is None:
             return
         received += len(part)
         if received > most_bytes:
-            await _pass_over(stream)
             raise too_large(most_bytes)
         yield part
+
+
+def _too_slow(idle_s: float, spare_s: float) -> ApiError:
+    reason = f"Nothing came for {idle_s:g} s."
+    if spare_s < idle_s:
+        reason = f"The request comes with less than {_LEAST_BYTES_PER_S} bytes a second."
+    return ApiError(408, reason, None, "too_slow", {"Connection": "close"})
 
 
 async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
@@ -236,7 +232,7 @@ async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
 
 async def read_body(request: Request, most_bytes: int, idle_s: float) -> bytes:
     """A body that is held in memory; ApiError, ClientLeftError: see `read_form`."""
-    await check_length(request, most_bytes)
+    check_length(request, most_bytes)
     return b"".join([part async for part in limited(request, most_bytes, idle_s)])
 
 
@@ -268,6 +264,12 @@ def _sorted(items: list[tuple[str, UploadFile | str]]) -> Form:
 
 
 def _check_once(names: list[str]) -> None:
+    """ApiError when a name comes twice, or as a list and as a value."""
     for name, count in Counter(names).items():
-        if count > 1 and not name.endswith("[]"):
-            raise ApiError(400, f"The field {name!r} is there {count} times.", name, "invalid_form")
+        if f"{name}[]" in names:
+            reason = f"The field {name!r:.100} is there as {f'{name}[]'!r:.100}, too."
+        elif count > 1 and not name.endswith("[]"):
+            reason = f"The field {name!r:.100} is there {count} times."
+        else:
+            continue
+        raise ApiError(400, reason, name, "invalid_form")

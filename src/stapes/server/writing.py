@@ -242,7 +242,7 @@ async def _answer(
     if fields.stream:
         first = await channel.next()  # so that what fails at once has its own status
         events = _events(channel, first, shape, fields.with_usage, count)
-        return EventStream(events, close, shared.failed)
+        return EventStream(events, close, shared.failed, shared.metrics.disconnected.inc)
     answer: Answer = await channel.result()
     count(answer)
     close()

@@ -94,6 +94,11 @@ class LiveTask(Task):
     # -- from any thread -------------------------------------------------------------------------
 
     @property
+    def pushed_s(self) -> float:
+        """Seconds of sound that were pushed."""
+        return self._pushed / SAMPLE_RATE
+
+    @property
     def behind_s(self) -> float:
         """Seconds of sound that were pushed and not looked at yet."""
         stream = self._stream
