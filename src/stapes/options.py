@@ -13,6 +13,9 @@ KvFormat = Literal["f16", "f32", "bf16"]
 WEIGHT_FORMATS: tuple[str, ...] = get_args(WeightFormat)
 KV_FORMATS: tuple[str, ...] = get_args(KvFormat)
 
+MAX_THREADS = 1024
+"""The core's own limit (native/runtime/engine.cpp)."""
+
 
 def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
@@ -34,7 +37,8 @@ class RuntimeOptions:
         weights: format of the matrices in memory (norms and biases are always f32); None takes
             what a converted file holds, and q8 where a checkpoint is packed.
         kv: storage format of the KV cache.
-        threads: worker threads; None takes what the affinity mask and the CPU quota allow.
+        threads: worker threads, 1 to 1024; None takes what the affinity mask and the CPU quota
+            allow.
         encoder_weights: format of an audio encoder's matrices; None takes that of the others, but
             no fewer bits than q8, below which such encoders are known to drift.
     """
@@ -50,6 +54,8 @@ class RuntimeOptions:
                 _require_choice(name, getattr(self, name), WEIGHT_FORMATS)
         _require_choice("kv", self.kv, KV_FORMATS)
         _require_positive("threads", self.threads)
+        if self.threads is not None and self.threads > MAX_THREADS:
+            raise RequestError(f"threads must be at most {MAX_THREADS}, not {self.threads}.")
 
     @property
     def decoder_format(self) -> WeightFormat:

@@ -119,6 +119,15 @@ def test_a_hole_in_the_middle_keeps_the_rest_and_counts_packets(kind):
     assert re.search(r"^[1-9]\d* of \d+ packets could not be decoded\.$", audio.warnings[0])
 
 
+def test_a_hole_in_flac_is_told_though_ffmpeg_keeps_quiet():
+    x = sounds.tone(10.0, 16_000) + np.random.default_rng(0).normal(0, 0.05, 160_000)
+    data = sounds.encode("flac", "flac", x.astype(np.float32), 16_000)
+    assert read_audio(data).warnings == ()
+    audio = read_audio(sounds.damaged(data))
+    assert 9.0 < audio.duration_s < 10.0
+    assert audio.warnings == ("The file is damaged in one place; what stood there is missing.",)
+
+
 def test_a_hole_in_an_mp3_of_unknown_length_is_no_false_alarm_about_the_duration():
     data = sounds.encode("mp3", "libmp3lame", write_xing="0")
     assert read_audio(data).warnings == ()

@@ -38,6 +38,10 @@ _HEADER_DURATIONS = frozenset({"aiff", "ape", "au", "flac", "matroska,webm", "mp
 or from what is there, so that it says nothing about what is missing. (MP4 is told by its prefix.)
 """
 
+_EXACT_CLOCKS = frozenset({"flac"})
+"""Formats that number their samples: FFmpeg leaves out damaged frames without a word, and a packet
+that begins elsewhere than the one before ended tells of it."""
+
 _OPTIONS = {"protocol_whitelist": "none"}
 """Playlists and concat scripts are files too: nothing they name may be opened."""
 
@@ -165,12 +169,17 @@ def _packets(
     container: InputContainer, stream: AudioStream, result: Decoded
 ) -> Iterator[Packet[AudioStream]]:
     """The packets of the stream; behind a damaged place the reading goes on, if it gets on."""
+    is_exact = container.format.name in _EXACT_CLOCKS
+    expected: int | None = None
     while True:
         before = result.packets
         try:
             for packet in container.demux(stream):
                 if packet.size:
                     result.packets += 1
+                    if is_exact and packet.pts is not None:
+                        result.breaks += expected not in (None, packet.pts)
+                        expected = packet.pts + (packet.duration or 0)
                     yield packet
             return
         except _av_errors():

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from stapes.cli import messages
+from stapes.cli import messages, stdout
 from stapes.cli.exits import INTERRUPTED, USAGE, exit_code
 from stapes.cli.root import root
 from stapes.errors import StapesError
+from stapes.output.files import storage_is_full
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,6 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (StapesError, MemoryError) as error:
         messages.error(str(error) or "out of memory.")
         return exit_code(error)
+    except OSError as error:
+        if not storage_is_full(error):
+            raise
+        failure = stdout.failure(error)  # of --help and --version, which click writes
+        messages.error(str(failure))
+        return exit_code(failure)
     return code if isinstance(code, int) else 0
 
 

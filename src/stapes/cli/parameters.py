@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from stapes.api import DEFAULT_MODEL
-from stapes.options import KV_FORMATS, WEIGHT_FORMATS, RuntimeOptions
+from stapes.options import KV_FORMATS, MAX_THREADS, WEIGHT_FORMATS, RuntimeOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -45,7 +45,7 @@ def words_options(where: str) -> Callable[[Decorated], Decorated]:
 
 threads_option = click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=MAX_THREADS),
     metavar="N",
     show_default="what the CPU affinity and quota allow",
     help="Worker threads.",

@@ -195,7 +195,8 @@ def find_model(model: str | Path) -> Path:
         return _find_or_fetch(name)
     known = ", ".join(available()) or "none"
     raise ModelError(
-        f"There is no model {str(model)!r}: no such folder or file, and bundled are: {known}."
+        f"There is no model {str(model)!r}: no such folder or file; bundled are: {known};"
+        " one of the Hugging Face hub is called OWNER/NAME."
     )
 
 
