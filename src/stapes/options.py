@@ -29,6 +29,15 @@ def _require_positive(name: str, value: int | None) -> None:
         raise RequestError(f"{name} must be a positive whole number, not {value!r}.")
 
 
+def _require_unicode(name: str, value: str) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"{name} is not valid Unicode at character {error.start}: {error.reason}."
+        ) from None
+
+
 @dataclass(frozen=True)
 class RuntimeOptions:
     """How a model is held and run.
@@ -95,7 +104,7 @@ class TranscribeOptions:
     def __post_init__(self) -> None:
         _require_positive("max_new_tokens", self.max_new_tokens)
         _require_positive("batch", self.batch)
-        if not 1 <= self.chunk_seconds <= 300:
+        if not isinstance(self.chunk_seconds, (int, float)) or not 1 <= self.chunk_seconds <= 300:
             raise RequestError(
                 f"chunk_seconds must lie between 1 and 300, not {self.chunk_seconds!r}."
             )
@@ -103,3 +112,4 @@ class TranscribeOptions:
             raise RequestError(f"language must be a name or code, not {self.language!r}.")
         if not isinstance(self.context, str):
             raise RequestError(f"context must be text, not {type(self.context).__name__}.")
+        _require_unicode("context", self.context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import subprocess
@@ -203,6 +204,16 @@ def test_a_closed_stdout_is_told():
     done = subprocess.run(["sh", "-c", f"{command} >&-"], env=environment(), stderr=subprocess.PIPE)
     expected = b"stapes: error: standard output is closed; the answer was to go there.\n"
     assert (done.returncode, done.stderr) == (2, expected)
+
+
+def test_a_folder_that_nobody_may_read_is_a_sentence(run, monkeypatch):
+    def entries(cache: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/secret/hub")
+
+    monkeypatch.setattr("stapes.models.library.entries", entries)
+    ran = run("models")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "stapes: error: /secret/hub cannot be used: Permission denied.\n"
 
 
 def test_python_dash_m():

@@ -49,7 +49,9 @@ def test_words_are_timed_by_the_aligner_that_is_named(run, model, monkeypatch):
 
 def test_without_words_no_aligner_is_loaded(run, model, monkeypatch):
     monkeypatch.setattr(stapes, "load_aligner", lambda *_, **__: pytest.fail("loaded"))
-    assert run("transcribe", "a.wav", "--aligner", "./folder").code == 0
+    ran = run("transcribe", "a.wav", "--aligner", "./folder")
+    assert (ran.code, ran.err) == (0, "stapes: --aligner does nothing without --words.\n")
+    assert run("transcribe", "a.wav").err == ""
 
 
 def test_defaults_are_those_of_the_python_interface(run, model):

@@ -14,7 +14,7 @@ from stapes.cli import messages
 from stapes.cli.exits import DONE
 from stapes.cli.interrupt import interruptible
 from stapes.cli.loading import open_aligner, open_speech
-from stapes.cli.parameters import model_option, model_options, words_options
+from stapes.cli.parameters import chosen_aligner, model_option, model_options, words_options
 from stapes.errors import RequestError, StapesError
 from stapes.options import KvFormat, RuntimeOptions, WeightFormat
 from stapes.output.files import STDIN
@@ -146,7 +146,7 @@ def command(
             context,
             not no_vad,
             policy,
-            aligner if words else None,
+            chosen_aligner(words, aligner),
         )
     )
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from stapes.api import DEFAULT_MODEL
+from stapes.cli import messages
 from stapes.options import KV_FORMATS, MAX_THREADS, WEIGHT_FORMATS, RuntimeOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -41,6 +43,16 @@ def words_options(where: str) -> Callable[[Decorated], Decorated]:
         return click.option("--words", is_flag=True, help=about)(function)
 
     return decorate
+
+
+def chosen_aligner(words: bool, aligner: str) -> str | None:
+    """What times the words, None without --words: then an --aligner that was given is remarked."""
+    if words:
+        return aligner
+    source = click.get_current_context().get_parameter_source("aligner")
+    if source is ParameterSource.COMMANDLINE:
+        messages.note("--aligner does nothing without --words.")
+    return None
 
 
 threads_option = click.option(

@@ -14,7 +14,13 @@ from stapes.cli import messages
 from stapes.cli.exits import DONE, INTERRUPTED, exit_code
 from stapes.cli.interrupt import interruptible
 from stapes.cli.loading import open_aligner, open_speech
-from stapes.cli.parameters import model_option, model_options, trace_option, words_options
+from stapes.cli.parameters import (
+    chosen_aligner,
+    model_option,
+    model_options,
+    trace_option,
+    words_options,
+)
 from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
@@ -152,7 +158,7 @@ def command(
         chunk_seconds=chunk_seconds,
         vad=not no_vad,
     )
-    timed_by = aligner if words else None
+    timed_by = chosen_aligner(words, aligner)
     return run(Job(audio, model, formats, output_dir, runtime, options, trace, resume, timed_by))
 
 

@@ -188,7 +188,7 @@ def find_model(model: str | Path) -> Path:
     if str(model) in available():
         return BUNDLED / str(model)
     path = Path(model)
-    if str(model) and path.exists():
+    if str(model) and _is_there(path):
         return path
     name = hub_name(model)
     if name is not None:
@@ -198,6 +198,17 @@ def find_model(model: str | Path) -> Path:
         f"There is no model {str(model)!r}: no such folder or file; bundled are: {known};"
         " one of the Hugging Face hub is called OWNER/NAME."
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a file or folder is there; ModelError when that cannot be looked up."""
+    try:
+        path.stat()
+    except PermissionError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    except (OSError, ValueError):  # absent, or nothing that could be a file's name
+        return False
+    return True
 
 
 def _first_bytes(path: Path, count: int) -> bytes:
@@ -210,7 +221,7 @@ def _first_bytes(path: Path, count: int) -> bytes:
 
 def hub_name(model: str | Path) -> HubName | None:
     """The hub's model that is meant; None of what is bundled, a path, or neither."""
-    if not isinstance(model, str) or model in available() or Path(model).exists():
+    if not isinstance(model, str) or model in available() or _is_there(Path(model)):
         return None
     from stapes.models.hub import parse_name
 

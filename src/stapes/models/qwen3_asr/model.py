@@ -131,7 +131,8 @@ class Transcriber(ABC):
             reason = "cancelled"
             warnings.append(f"Stopped before the end, with {len(pieces)} pieces transcribed.")
         elif not any(piece.dropped for piece in pieces):
-            warnings += _doubts(recording, text, pipeline.options.context)
+            is_cut = reason == "length"
+            warnings += _doubts(recording, text, pipeline.options.context, is_cut)
         return Transcript(
             text=text,
             language=pipeline.forced or spoken_language(pieces),
@@ -156,11 +157,11 @@ class Transcriber(ABC):
         )
 
 
-def _doubts(recording: Recording, text: str, context: str) -> list[str]:
+def _doubts(recording: Recording, text: str, context: str, is_cut: bool) -> list[str]:
     """Warnings about a text that should not be taken at face value."""
     if is_within_context(text, context):
         return ["The transcript holds nothing but words of the given context."]
-    if not text and recording.rms > _LOUD_RMS:
+    if not text and not is_cut and recording.rms > _LOUD_RMS:
         level = 20 * np.log10(recording.rms)
         return [f"No speech was found, though the recording is not silent ({level:.0f} dBFS)."]
     return []
