@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -183,5 +184,12 @@ def test_a_trace_is_written_even_when_a_recording_fails(run, model, tmp_path):
 def test_a_trace_that_cannot_be_written_is_refused_before_work(run, model, tmp_path):
     result = run("transcribe", "--trace", str(tmp_path / "no" / "trace.json"), "a.wav")
     assert result.code == 2
-    assert "The trace cannot be written" in result.err
+    assert "cannot write the trace" in result.err
     assert not model.events
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_trace_that_finds_no_room_is_what_does_not_fit(run, model):
+    result = run("transcribe", "--trace", "/dev/full", "a.wav")
+    assert result.code == 5
+    assert "cannot write the trace /dev/full: No space left on device." in result.err

@@ -42,6 +42,12 @@ def test_a_model_that_may_not_be_looked_up(monkeypatch: pytest.MonkeyPatch):
         registry.find_model("/secret/model")
 
 
+@pytest.mark.parametrize("model", [None, 5, b"tiny-en"])
+def test_a_model_is_a_name_or_a_path(model: Any):
+    with pytest.raises(RequestError, match="A model must be a name or a path, not "):
+        stapes.load(model)
+
+
 def test_a_file_is_no_model(tmp_path: Path):
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"x")

@@ -141,6 +141,7 @@ def test_an_array_needs_its_rate_and_a_file_has_one(model: Qwen3Asr, tmp_path: P
         ({"context": None}, "context"),
         ({"context": b"x"}, "context"),
         ({"context": "\ud800"}, "context is not valid Unicode at character 0"),
+        ({"aligner": "folder"}, "aligner must be a model of load_aligner, not str"),
         ({"max_new_tokens": 0}, "max_new_tokens"),
         ({"max_new_tokens": -5}, "max_new_tokens"),
         ({"max_new_tokens": True}, "max_new_tokens"),

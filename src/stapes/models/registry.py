@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from stapes.errors import CapacityError, ConfigError, ModelError
+from stapes.errors import CapacityError, ConfigError, ModelError, RequestError
 from stapes.options import KvFormat, RuntimeOptions, WeightFormat
 from stapes.text.json_files import read_json_object
 
@@ -184,7 +185,10 @@ def find_model(model: str | Path) -> Path:
 
     Raises:
         ModelError: there is no such model; the message lists the bundled ones.
+        RequestError: it is neither a name nor a path.
     """
+    if not isinstance(model, (str, os.PathLike)):
+        raise RequestError(f"A model must be a name or a path, not {type(model).__name__}.")
     if str(model) in available():
         return BUNDLED / str(model)
     path = Path(model)

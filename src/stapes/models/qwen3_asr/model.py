@@ -31,7 +31,7 @@ from stapes.models.qwen3_asr.pieces import (
 from stapes.models.qwen3_asr.pipeline import Pipeline
 from stapes.models.qwen3_asr.postprocess import Answer, is_within_context, parse_answer
 from stapes.models.qwen3_asr.prompt import PromptBuilder, control_tokens
-from stapes.models.qwen3_asr.word_times import no_words_warnings
+from stapes.models.qwen3_asr.word_times import check_aligner, no_words_warnings
 from stapes.models.recording import Recording
 from stapes.models.source import ModelSource
 from stapes.models.transcript import Segment, Timings, Transcript
@@ -102,6 +102,7 @@ class Transcriber(ABC):
             language, context, max_new_tokens, loop_detection, batch, chunk_seconds, vad
         )
         forced = None if language is None else canonical_language(language)
+        check_aligner(aligner)
         pipeline = Pipeline(self, options, forced, aligner=aligner)
         with Recording(source, sample_rate, options, self.decoder.tracer) as recording:
             pieces: list[Piece] = []
