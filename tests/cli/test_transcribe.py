@@ -174,6 +174,13 @@ def test_control_characters_of_a_file_name_do_not_reach_the_terminal(run, model,
     assert "\x1b" not in ran.err
 
 
+@pytest.mark.parametrize(("text", "printed"), [("one", "one\n"), ("", "")])
+def test_of_what_was_interrupted_the_text_is_printed_if_there_is_any(run, model, text, printed):
+    model.answers["a.wav"] = model.said(text, finish_reason="cancelled", warnings=("Stopped.",))
+    ran = run("transcribe", "a.wav")
+    assert (ran.out, ran.err) == (printed, "stapes: warning: a.wav: Stopped.\n")
+
+
 def test_a_trace_is_written_even_when_a_recording_fails(run, model, tmp_path):
     model.answers["bad.wav"] = AudioError("it is empty.")
     target = tmp_path / "trace.json"

@@ -226,7 +226,7 @@ def _open_sink(job: Job) -> tuple[tuple[str, ...], Sink]:
     if job.resume:
         done = finished(outputs, files, job.output_dir)
         files = tuple(file for file in files if file not in done)
-        if done:
+        if done and files:
             messages.note(f"{len(done)} of {len(job.files)} recordings are transcribed already.")
     return files, FileSink(outputs, files, job.output_dir)
 
@@ -257,10 +257,10 @@ class _Work:
             return exit_code(error)
         for sentence in transcript.warnings:
             messages.warning(file, sentence)
-        if transcript.finish_reason == "cancelled":
-            self.sink.write_part(file, transcript)
-        else:
+        if transcript.finish_reason != "cancelled":
             self.sink.write(file, transcript)
+        elif transcript.text:
+            self.sink.write_part(file, transcript)
         return DONE
 
     def _transcribe(self, file: str) -> Transcript:
