@@ -115,6 +115,14 @@ def test_a_compressed_file_through_the_pipe_is_told(run, monkeypatch):
     assert "let ffmpeg make WAV of it" in ran.err
 
 
+def test_a_pipe_without_a_byte_is_told(run, monkeypatch):
+    """As of a program before it that failed."""
+    pipe(monkeypatch, b"")
+    ran = run("listen", "-")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == "stapes: error: standard input holds no audio: it is empty (0 bytes).\n"
+
+
 def test_ctrl_c_ends_the_audio_and_prints_what_was_heard():
     """Of a pipe that never ends."""
     command = [sys.executable, "-m", "stapes", "listen", "-", "--json", "--step", "1"]
