@@ -13,6 +13,9 @@ KvFormat = Literal["f16", "f32", "bf16"]
 WEIGHT_FORMATS: tuple[str, ...] = get_args(WeightFormat)
 KV_FORMATS: tuple[str, ...] = get_args(KvFormat)
 
+MAX_THREADS = 1024
+"""The core's own limit (native/runtime/engine.cpp)."""
+
 
 def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
@@ -26,6 +29,15 @@ def _require_positive(name: str, value: int | None) -> None:
         raise RequestError(f"{name} must be a positive whole number, not {value!r}.")
 
 
+def _require_unicode(name: str, value: str) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"{name} is not valid Unicode at character {error.start}: {error.reason}."
+        ) from None
+
+
 @dataclass(frozen=True)
 class RuntimeOptions:
     """How a model is held and run.
@@ -34,7 +46,8 @@ class RuntimeOptions:
         weights: format of the matrices in memory (norms and biases are always f32); None takes
             what a converted file holds, and q8 where a checkpoint is packed.
         kv: storage format of the KV cache.
-        threads: worker threads; None takes what the affinity mask and the CPU quota allow.
+        threads: worker threads, 1 to 1024; None takes what the affinity mask and the CPU quota
+            allow.
         encoder_weights: format of an audio encoder's matrices; None takes that of the others, but
             no fewer bits than q8, below which such encoders are known to drift.
     """
@@ -50,6 +63,8 @@ class RuntimeOptions:
                 _require_choice(name, getattr(self, name), WEIGHT_FORMATS)
         _require_choice("kv", self.kv, KV_FORMATS)
         _require_positive("threads", self.threads)
+        if self.threads is not None and self.threads > MAX_THREADS:
+            raise RequestError(f"threads must be at most {MAX_THREADS}, not {self.threads}.")
 
     @property
     def decoder_format(self) -> WeightFormat:
@@ -89,7 +104,7 @@ class TranscribeOptions:
     def __post_init__(self) -> None:
         _require_positive("max_new_tokens", self.max_new_tokens)
         _require_positive("batch", self.batch)
-        if not 1 <= self.chunk_seconds <= 300:
+        if not isinstance(self.chunk_seconds, (int, float)) or not 1 <= self.chunk_seconds <= 300:
             raise RequestError(
                 f"chunk_seconds must lie between 1 and 300, not {self.chunk_seconds!r}."
             )
@@ -97,3 +112,4 @@ class TranscribeOptions:
             raise RequestError(f"language must be a name or code, not {self.language!r}.")
         if not isinstance(self.context, str):
             raise RequestError(f"context must be text, not {type(self.context).__name__}.")
+        _require_unicode("context", self.context)

@@ -119,6 +119,18 @@ def test_a_hole_in_the_middle_keeps_the_rest_and_counts_packets(kind):
     assert re.search(r"^[1-9]\d* of \d+ packets could not be decoded\.$", audio.warnings[0])
 
 
+@pytest.mark.parametrize(
+    ("container", "codec"), [("flac", "flac"), ("ogg", "flac"), ("ogg", "libopus")]
+)
+def test_a_hole_is_told_where_ffmpeg_keeps_quiet(container, codec):
+    x = sounds.tone(10.0, 48_000) + np.random.default_rng(0).normal(0, 0.05, 480_000)
+    data = sounds.encode(container, codec, x.astype(np.float32), 48_000)
+    assert read_audio(data).warnings == ()
+    audio = read_audio(sounds.damaged(data))
+    assert 8.9 < audio.duration_s < 9.99
+    assert audio.warnings == ("The file is damaged in one place; what stood there is missing.",)
+
+
 def test_a_hole_in_an_mp3_of_unknown_length_is_no_false_alarm_about_the_duration():
     data = sounds.encode("mp3", "libmp3lame", write_xing="0")
     assert read_audio(data).warnings == ()

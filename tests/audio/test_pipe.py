@@ -99,5 +99,7 @@ def test_a_rate_that_is_none_is_refused():
         read(bytes(100), rate=3)
 
 
-def test_an_empty_pipe_has_no_blocks():
-    assert list(open_pipe(dribble(b"", 1), 16_000, "standard input").blocks) == []
+def test_an_empty_pipe_is_no_audio_and_half_a_sample_no_block():
+    with pytest.raises(AudioError, match=r"standard input holds no audio: it is empty"):
+        open_pipe(dribble(b"", 1), 16_000, "standard input")
+    assert list(open_pipe(dribble(b"x", 1), 16_000, "standard input").blocks) == []

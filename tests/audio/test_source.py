@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from audio import sounds
 from stapes.audio import read_audio
-from stapes.errors import AudioError, RequestError
+from stapes.errors import AudioError, CapacityError, RequestError
 
 WAV = sounds.wav(sounds.s16(sounds.tone(0.5)))
 
@@ -162,3 +163,12 @@ def test_nothing_reaches_the_terminal_and_importing_changes_nothing(tmp_path):
         check=False,
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_no_room_for_the_copy_of_a_pipe(monkeypatch):
+    def copy(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", copy)
+    with pytest.raises(CapacityError, match=r"<stdin> cannot seek, and .* has no room for a copy"):
+        read_audio(sounds.Pipe(WAV))

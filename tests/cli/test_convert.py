@@ -50,6 +50,16 @@ def test_from_model_to_text(run, tmp_path):
     assert ran.out == run("transcribe", "--threads", "1", str(wav)).out
 
 
+def test_no_device_is_replaced(run, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    ran = run("convert", "tiny-en", str(pipe), "--force")
+    assert (ran.code, ran.err) == (
+        2, f"stapes: error: {pipe} is no ordinary file, which alone can be replaced.\n"
+    )  # fmt: skip
+    assert pipe.is_fifo()
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [

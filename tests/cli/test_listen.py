@@ -16,10 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from audio.sounds import FLOAT, wav
 from stapes.audio import read_audio
 from stapes.cli import listen_sources
 from stapes.cli.listen_output import TerminalOutput
+from stapes.errors import CapacityError
 from stapes.streaming import StreamEvent
+from stapes.streaming.stream import Stream
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FIVE = str(EXAMPLES / "digits-5.wav")
@@ -56,9 +59,9 @@ def test_events_are_lines_of_json_and_the_finals_are_the_transcript(run):
     assert ran.err == ""
 
 
-@pytest.mark.parametrize("wav", [True, False])
-def test_standard_input_is_pcm_or_wav(run, monkeypatch, wav):
-    pipe(monkeypatch, Path(FIVE).read_bytes() if wav else pcm())
+@pytest.mark.parametrize("is_wav", [True, False])
+def test_standard_input_is_pcm_or_wav(run, monkeypatch, is_wav):
+    pipe(monkeypatch, Path(FIVE).read_bytes() if is_wav else pcm())
     assert run("listen", "-").out == f"{SAID}\n"
 
 
@@ -112,6 +115,14 @@ def test_a_compressed_file_through_the_pipe_is_told(run, monkeypatch):
     assert "let ffmpeg make WAV of it" in ran.err
 
 
+def test_a_pipe_without_a_byte_is_told(run, monkeypatch):
+    """As of a program before it that failed."""
+    pipe(monkeypatch, b"")
+    ran = run("listen", "-")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == "stapes: error: standard input holds no audio: it is empty (0 bytes).\n"
+
+
 def test_ctrl_c_ends_the_audio_and_prints_what_was_heard():
     """Of a pipe that never ends."""
     command = [sys.executable, "-m", "stapes", "listen", "-", "--json", "--step", "1"]
@@ -135,6 +146,37 @@ def test_ctrl_c_ends_the_audio_and_prints_what_was_heard():
     assert first["type"] == "partial"
     assert events[-1]["type"] == "final"
     assert events[-1]["text"].startswith("nine zero zero")
+
+
+def test_what_was_heard_before_the_audio_broke_is_printed(run, tmp_path):
+    """The error of the source comes last, and the utterance that it cut short before it."""
+    samples = read_audio(FIVE).samples[: 4 * 16_000]
+    broken = tmp_path / "broken.wav"
+    broken.write_bytes(wav(np.append(samples, [np.nan]).astype("<f4").tobytes(), FLOAT, 32))
+    ran = run("listen", "--fast", str(broken))
+    assert ran.code == 3
+    assert ran.out.startswith("nine zero zero")
+    assert "not numbers" in ran.err
+
+
+def test_an_error_of_a_look_ends_listen_behind_what_is_known(run, monkeypatch):
+    """The first look fails; the rest is still read, and what waits is printed."""
+    plain = Stream.poll
+    failed: list[int] = []
+
+    def poll(stream: Stream) -> list[StreamEvent]:
+        events = plain(stream)
+        if events and not failed:
+            failed.append(len(events))
+            raise CapacityError("no room for the cache.")
+        return events
+
+    monkeypatch.setattr(Stream, "poll", poll)
+    ran = run("listen", "--fast", "--json", FIVE)
+    events = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.code == 5
+    assert events[-1]["type"] == "final"
+    assert ran.err == "stapes: error: no room for the cache.\n"
 
 
 # -- a microphone ----------------------------------------------------------------------------------
@@ -204,6 +246,21 @@ def test_a_microphone_that_is_not_there(run, monkeypatch):
     ran = run("listen", "--device", "none")
     assert ran.code == 3
     assert "The microphone cannot be used: No input device matching 'none'" in ran.err
+
+
+def test_a_microphone_that_does_not_start(run, monkeypatch):
+    device = Device(b"")
+    opened = device.RawInputStream()
+
+    def start() -> None:
+        raise device.PortAudioError("Device unavailable")
+
+    opened.start = start
+    monkeypatch.setattr(device, "RawInputStream", lambda **options: opened)
+    monkeypatch.setitem(sys.modules, "sounddevice", device)
+    ran = run("listen")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == "stapes: error: The microphone cannot be used: Device unavailable.\n"
 
 
 def test_sounddevice_that_is_not_there(run, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import subprocess
 import sys
 
@@ -21,6 +23,7 @@ from stapes.cli.exits import exit_code
         ["transcribe", "--weights", "q2", "a.wav"],
         ["transcribe", "--kv", "q8", "a.wav"],
         ["transcribe", "--threads", "0", "a.wav"],
+        ["transcribe", "--threads", "1025", "a.wav"],
         ["transcribe", "--max-new-tokens", "-1", "a.wav"],
         ["transcribe", "--format", "xml", "a.wav"],
         ["transcribe", "--model"],
@@ -180,6 +183,38 @@ def test_a_full_disk_behind_stdout():
     assert done.returncode == 5
     expected = b"stapes: error: cannot write to standard output: No space left on device.\n"
     assert done.stderr == expected
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["--version"], ["info", "tiny-en"], ["models", "--json"], ["models"]]
+)
+def test_a_full_disk_behind_what_is_not_a_transcript(argv):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "stapes", *argv], env=environment(), stdout=full,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+    expected = b"stapes: error: cannot write to standard output: No space left on device.\n"
+    assert (done.returncode, done.stderr) == (5, expected)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes standard output")
+def test_a_closed_stdout_is_told():
+    command = shlex.join(fake_command("transcribe", "a.wav"))
+    done = subprocess.run(["sh", "-c", f"{command} >&-"], env=environment(), stderr=subprocess.PIPE)
+    expected = b"stapes: error: standard output is closed; the answer was to go there.\n"
+    assert (done.returncode, done.stderr) == (2, expected)
+
+
+def test_a_folder_that_nobody_may_read_is_a_sentence(run, monkeypatch):
+    def entries(cache: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/secret/hub")
+
+    monkeypatch.setattr("stapes.models.library.entries", entries)
+    ran = run("models")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "stapes: error: /secret/hub cannot be used: Permission denied.\n"
 
 
 def test_python_dash_m():

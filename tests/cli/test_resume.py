@@ -28,7 +28,7 @@ def test_what_is_there_is_left_out(run, model, tmp_path):
     assert (tmp_path / "b.txt").read_text() == "by hand"
     again = run(*argv)
     assert again.code == 0
-    assert "all 3 recordings are transcribed already" in again.err
+    assert again.err == "stapes: all 3 recordings are transcribed already.\n"
 
 
 def test_all_formats_must_be_there(run, model, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -49,7 +50,9 @@ def test_words_are_timed_by_the_aligner_that_is_named(run, model, monkeypatch):
 
 def test_without_words_no_aligner_is_loaded(run, model, monkeypatch):
     monkeypatch.setattr(stapes, "load_aligner", lambda *_, **__: pytest.fail("loaded"))
-    assert run("transcribe", "a.wav", "--aligner", "./folder").code == 0
+    ran = run("transcribe", "a.wav", "--aligner", "./folder")
+    assert (ran.code, ran.err) == (0, "stapes: --aligner does nothing without --words.\n")
+    assert run("transcribe", "a.wav").err == ""
 
 
 def test_defaults_are_those_of_the_python_interface(run, model):
@@ -171,6 +174,13 @@ def test_control_characters_of_a_file_name_do_not_reach_the_terminal(run, model,
     assert "\x1b" not in ran.err
 
 
+@pytest.mark.parametrize(("text", "printed"), [("one", "one\n"), ("", "")])
+def test_of_what_was_interrupted_the_text_is_printed_if_there_is_any(run, model, text, printed):
+    model.answers["a.wav"] = model.said(text, finish_reason="cancelled", warnings=("Stopped.",))
+    ran = run("transcribe", "a.wav")
+    assert (ran.out, ran.err) == (printed, "stapes: warning: a.wav: Stopped.\n")
+
+
 def test_a_trace_is_written_even_when_a_recording_fails(run, model, tmp_path):
     model.answers["bad.wav"] = AudioError("it is empty.")
     target = tmp_path / "trace.json"
@@ -181,5 +191,12 @@ def test_a_trace_is_written_even_when_a_recording_fails(run, model, tmp_path):
 def test_a_trace_that_cannot_be_written_is_refused_before_work(run, model, tmp_path):
     result = run("transcribe", "--trace", str(tmp_path / "no" / "trace.json"), "a.wav")
     assert result.code == 2
-    assert "The trace cannot be written" in result.err
+    assert "cannot write the trace" in result.err
     assert not model.events
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_trace_that_finds_no_room_is_what_does_not_fit(run, model):
+    result = run("transcribe", "--trace", "/dev/full", "a.wav")
+    assert result.code == 5
+    assert "cannot write the trace /dev/full: No space left on device." in result.err

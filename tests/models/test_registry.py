@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -16,7 +17,9 @@ from stapes.errors import ConfigError, ModelError, RequestError
 from stapes.models import registry
 
 
-@pytest.mark.parametrize("name", ["no-such-model", "", "TINY-EN", "a/b/c", "../x", "x\0y"])
+@pytest.mark.parametrize(
+    "name", ["no-such-model", "", "TINY-EN", "a/b/c", "../x", "x\0y", "x" * 5000]
+)
 def test_an_unknown_name_lists_the_bundled_models(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -27,6 +30,22 @@ def test_an_unknown_name_lists_the_bundled_models(
     assert "bundled are: " in str(refused.value)
     for known in registry.available():
         assert known in str(refused.value)
+
+
+def test_a_model_that_may_not_be_looked_up(monkeypatch: pytest.MonkeyPatch):
+    def stat(path: Path, **options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(registry, "available", lambda: ("tiny-en",))
+    monkeypatch.setattr(Path, "stat", stat)
+    with pytest.raises(ModelError, match=r"^/secret/model cannot be read: Permission denied\.$"):
+        registry.find_model("/secret/model")
+
+
+@pytest.mark.parametrize("model", [None, 5, b"tiny-en"])
+def test_a_model_is_a_name_or_a_path(model: Any):
+    with pytest.raises(RequestError, match="A model must be a name or a path, not "):
+        stapes.load(model)
 
 
 def test_a_file_is_no_model(tmp_path: Path):

@@ -34,6 +34,13 @@ def test_the_language_can_be_forced_and_a_context_does_no_harm():
     assert model.transcribe(EXAMPLES / name, context="Ada Lovelace, extension").text == text
 
 
+def test_a_text_that_was_cut_to_nothing_is_not_called_no_speech():
+    transcript = stapes.load("tiny-en").transcribe(EXAMPLES / "digits-3.wav", max_new_tokens=1)
+    assert (transcript.text, transcript.truncated) == ("", True)
+    (warning,) = transcript.warnings
+    assert "cut short after 1 token" in warning
+
+
 def test_silence_is_empty_text_without_a_language():
     transcript = stapes.load().transcribe(np.zeros(48_000, np.float32), sample_rate=16_000)
     assert (transcript.text, transcript.language) == ("", None)

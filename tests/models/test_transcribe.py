@@ -140,7 +140,8 @@ def test_an_array_needs_its_rate_and_a_file_has_one(model: Qwen3Asr, tmp_path: P
         ({"language": 3}, "language"),
         ({"context": None}, "context"),
         ({"context": b"x"}, "context"),
-        ({"context": "\ud800"}, "Unicode"),
+        ({"context": "\ud800"}, "context is not valid Unicode at character 0"),
+        ({"aligner": "folder"}, "aligner must be a model of load_aligner, not str"),
         ({"max_new_tokens": 0}, "max_new_tokens"),
         ({"max_new_tokens": -5}, "max_new_tokens"),
         ({"max_new_tokens": True}, "max_new_tokens"),
@@ -315,8 +316,8 @@ def test_pieces_are_no_longer_than_asked(model: Qwen3Asr, seconds: float):
     assert max(lengths) <= seconds
 
 
-@pytest.mark.parametrize("seconds", [0, 0.5, 301, float("nan")])
-def test_pieces_of_no_sensible_length_are_refused(model: Qwen3Asr, seconds: float):
+@pytest.mark.parametrize("seconds", [0, 0.5, 301, float("nan"), "30", None])
+def test_pieces_of_no_sensible_length_are_refused(model: Qwen3Asr, seconds: Any):
     with pytest.raises(RequestError, match="chunk_seconds"):
         transcribe(model, babble(RATE), chunk_seconds=seconds)
 

@@ -111,7 +111,7 @@ def test_a_folder_is_created_and_left_empty(tmp_path):
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(RequestError, match="File exists"):
+    with pytest.raises(RequestError, match=r"file is there already, and is no folder\.$"):
         prepare_directory(tmp_path / "file")
 
 

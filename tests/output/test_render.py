@@ -137,5 +137,7 @@ def test_lists_of_formats(listed, names):
 
 @pytest.mark.parametrize("listed", ["", "srt,", "xml", "srt;vtt", "srt,xml"])
 def test_a_format_that_is_none(listed):
-    with pytest.raises(RequestError, match="must be of text, srt, vtt, tsv, json, all, not '"):
+    with pytest.raises(
+        RequestError, match="must be one or several of text, srt, vtt, tsv, json, all, not '"
+    ):
         format_names(listed)

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -419,7 +420,11 @@ def test_memory_does_not_grow_with_an_upload(speech, tmp_path):
         "    print(json.dumps([answer.status_code, peak() - before]))\n"
     )
     done = subprocess.run(
-        ["python", "-c", script], capture_output=True, text=True, cwd=EXAMPLES.parent, timeout=100
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=EXAMPLES.parent,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr
     status, grown = json.loads(done.stdout.splitlines()[-1])

@@ -422,6 +422,8 @@ def test_what_cannot_be_asked_is_refused(tiny_en: Qwen3Asr):
         stapes.stream(tiny_en, policy=StreamPolicy(window_s=10.0))
     with pytest.raises(RequestError, match="sample_rate"):
         stapes.stream(tiny_en, sample_rate=5)
+    with pytest.raises(RequestError, match="aligner must be a model of load_aligner"):
+        stapes.stream(tiny_en, aligner=tiny_en)  # type: ignore[arg-type]
     with pytest.raises(CapacityError):
         stapes.stream(tiny_en, context="word " * 70_000)
 

@@ -38,6 +38,12 @@ _HEADER_DURATIONS = frozenset({"aiff", "ape", "au", "flac", "matroska,webm", "mp
 or from what is there, so that it says nothing about what is missing. (MP4 is told by its prefix.)
 """
 
+_CLOCKS = {"flac": 0.0, "ogg": 0.1}
+"""Formats that number their samples, and the seconds beyond which a packet that begins later than
+the one before ended tells that some are missing: FFmpeg leaves out frames and pages whose checksum
+is wrong without a word, and an Ogg page holds up to a second. Ogg's numbers are those of pages,
+which FFmpeg spreads over packets."""
+
 _OPTIONS = {"protocol_whitelist": "none"}
 """Playlists and concat scripts are files too: nothing they name may be opened."""
 
@@ -48,7 +54,7 @@ class Decoded:
 
     Attributes:
         packets: packets read. undecodable: those among them that gave an error.
-        breaks: places at which the container itself was damaged.
+        breaks: places at which the container itself was damaged, or its clock jumped.
         promised_s: duration by the file's own header, None when it has none.
         expected_s: that, or else an estimate; known from the first block on, None when unknown.
     """
@@ -165,18 +171,36 @@ def _packets(
     container: InputContainer, stream: AudioStream, result: Decoded
 ) -> Iterator[Packet[AudioStream]]:
     """The packets of the stream; behind a damaged place the reading goes on, if it gets on."""
+    clock = _Clock(_CLOCKS.get(container.format.name))
     while True:
         before = result.packets
         try:
             for packet in container.demux(stream):
                 if packet.size:
                     result.packets += 1
+                    result.breaks += clock.jumps(packet)
                     yield packet
             return
         except _av_errors():
             result.breaks += 1
             if result.packets == before:
                 return
+
+
+class _Clock:
+    """Tells where packets jump ahead by more than `most_s` seconds; never when that is None."""
+
+    def __init__(self, most_s: float | None) -> None:
+        self._most_s = most_s
+        self._expected: int | None = None
+
+    def jumps(self, packet: Packet[AudioStream]) -> bool:
+        """Whether audio is missing before this packet."""
+        if self._most_s is None or packet.pts is None or packet.time_base is None:
+            return False
+        ahead = 0 if self._expected is None else packet.pts - self._expected
+        self._expected = packet.pts + (packet.duration or 0)
+        return ahead > 0 and float(ahead * packet.time_base) > self._most_s
 
 
 def _frames(

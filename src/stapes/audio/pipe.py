@@ -44,9 +44,11 @@ def open_pipe(read: Read, raw_rate: int, name: str) -> PcmPipe:
         name: for messages.
 
     Raises:
-        AudioError: a WAV header that cannot be read, or a compressed file.
+        AudioError: nothing, a WAV header that cannot be read, or a compressed file.
     """
     head = _read_exactly(read, 12)
+    if not head:
+        raise AudioError(f"{name} holds no audio: it is empty (0 bytes).")
     if is_wav(head):
         return _wav_pipe(read, name)
     if head.startswith(_MAGICS) or head[4:8] == b"ftyp":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import shutil
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from stapes.errors import AudioError, RequestError
+from stapes.errors import AudioError, CapacityError, RequestError
 
 AudioSource = str | os.PathLike[str] | bytes | BinaryIO
 
@@ -37,6 +38,7 @@ def open_source(source: AudioSource) -> Iterator[Source]:
     Raises:
         AudioError: missing, a folder, unreadable or empty.
         RequestError: not a path, bytes or binary stream.
+        CapacityError: a stream that cannot seek does not fit onto the disk.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         yield _measured("<bytes>", io.BytesIO(source), 0)
@@ -93,6 +95,10 @@ def _seekable(name: str, stream: BinaryIO) -> Iterator[Source]:
         try:
             shutil.copyfileobj(stream, file, 2**20)
         except (OSError, TypeError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise CapacityError(
+                    f"{name} cannot seek, and {tempfile.gettempdir()} has no room for a copy of it."
+                ) from error
             raise AudioError(f"{name} cannot be read: {_reason(error)}.") from error
         yield _measured(name, file, 0)
 

@@ -49,6 +49,8 @@ class Job:
 )
 @click.option(
     "--model",
+    "--aligner",  # as transcribe and listen call it
+    "model",
     default=DEFAULT_ALIGNER,
     show_default=True,
     metavar="MODEL",

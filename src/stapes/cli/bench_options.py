@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import click
 
+from stapes.cli import stdout
 from stapes.cli.parameters import Decorated
 
 #: Kept here, since --help must not import what knows the sizes; a test compares the two.
@@ -48,18 +49,15 @@ def show(result: dict[str, object], as_json: bool) -> None:
     """Print a table, unless only the JSON object is wanted, and the object on the last line."""
     if not as_json:
         for name, value in result.items():
-            _show_entry(name, value)
-    click.echo(json.dumps(result))
+            stdout.lines(_entry(name, value))
+    stdout.lines([json.dumps(result)])
 
 
-def _show_entry(name: str, value: object) -> None:
+def _entry(name: str, value: object) -> list[str]:
     if isinstance(value, dict):
-        for key, inner in value.items():
-            _show_entry(f"{name} {key}", inner)
-    elif isinstance(value, list) and value and isinstance(value[0], dict):
-        click.echo(name)
-        click.echo("  ".join(f"{column:>14}" for column in value[0]))
-        for row in value:
-            click.echo("  ".join(f"{cell!s:>14}" for cell in row.values()))
-    else:
-        click.echo(f"{name:32} {value}")
+        return [line for key, inner in value.items() for line in _entry(f"{name} {key}", inner)]
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        head = "  ".join(f"{column:>14}" for column in value[0])
+        rows = ["  ".join(f"{cell!s:>14}" for cell in row.values()) for row in value]
+        return [name, head, *rows]
+    return [f"{name:32} {value}"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from stapes.cli import stdout
 from stapes.cli.parameters import encoder_weights_option, kv_option, weights_option
 from stapes.cli.progress import reporter_for_stderr
 from stapes.options import KvFormat, RuntimeOptions, WeightFormat
@@ -49,10 +50,9 @@ def command(
     if hash_:
         _add_hashes(result["files"])
     if as_json:
-        click.echo(json.dumps(result))
-        return
-    for line in _lines(result):
-        click.echo(line)
+        stdout.lines([json.dumps(result)])
+    else:
+        stdout.lines(_lines(result))
 
 
 def _add_hashes(files: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -14,16 +14,18 @@ from stapes.cli import messages
 from stapes.cli.exits import DONE
 from stapes.cli.interrupt import interruptible
 from stapes.cli.loading import open_aligner, open_speech
-from stapes.cli.parameters import model_option, model_options, words_options
-from stapes.errors import RequestError
+from stapes.cli.parameters import chosen_aligner, model_option, model_options, words_options
+from stapes.errors import RequestError, StapesError
 from stapes.options import KvFormat, RuntimeOptions, WeightFormat
 from stapes.output.files import STDIN
 
 if TYPE_CHECKING:
     from stapes.cli.listen_output import Output
     from stapes.cli.listen_sources import Source
-    from stapes.streaming import StreamPolicy
+    from stapes.streaming import StreamEvent, StreamPolicy
     from stapes.streaming.stream import Stream
+
+_T = TypeVar("_T")
 
 _WAIT_S = 0.1  # for audio, when there is nothing to do
 _MOST_WAITING_S = 60.0  # of audio that is taken from a pipe before it is read
@@ -144,7 +146,7 @@ def command(
             context,
             not no_vad,
             policy,
-            aligner if words else None,
+            chosen_aligner(words, aligner),
         )
     )
 
@@ -210,14 +212,39 @@ def _listen(
     is_interrupted: Callable[[], bool],
     most_waiting_s: float,
 ) -> None:
-    """Until the audio ends, or Ctrl-C; most_waiting_s 0 takes audio when all else is done."""
-    while not is_interrupted() and _feed(stream, source, most_waiting_s):
-        for event in stream.poll():
+    """Until the audio ends, or Ctrl-C; most_waiting_s 0 takes audio when all else is done.
+
+    An error of the source or of a look ends the audio, too: what was heard is shown before it is
+    raised.
+    """
+    failures: list[StapesError] = []
+
+    nothing: list[StreamEvent] = []
+
+    def poll() -> None:
+        for event in _kept(failures, stream.poll, nothing):
             output.show(event)
+
+    def feed() -> bool:
+        return _feed(stream, source, most_waiting_s)
+
+    while not is_interrupted() and _kept(failures, feed, False) and not failures:
+        poll()
     stream.end()
     while stream.pending:
-        for event in stream.poll():
-            output.show(event)
+        poll()
+    if failures:
+        poll()  # what was known when the last look failed
+        raise failures[0]
+
+
+def _kept(failures: list[StapesError], call: Callable[[], _T], otherwise: _T) -> _T:
+    """What a call gives; an error is kept instead of raised."""
+    try:
+        return call()
+    except StapesError as error:
+        failures.append(error)
+        return otherwise
 
 
 def _feed(stream: Stream, source: Source, most_waiting_s: float) -> bool:

@@ -179,7 +179,10 @@ def microphone_source(device: str | None, rate: int | None) -> Iterator[Source]:
 
     def take_out(seconds: float) -> Block | None:
         if not opened.active:
-            opened.start()
+            try:
+                opened.start()
+            except sounddevice.PortAudioError as error:
+                raise AudioError(f"The microphone cannot be used: {error}.") from error
         return take(blocks, seconds)
 
     with closing(opened):

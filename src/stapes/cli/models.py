@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stapes.cli import messages
+from stapes.cli import messages, stdout
 from stapes.cli.exits import DONE
 from stapes.cli.parameters import encoder_weights_option, packing_option, threads_option
 from stapes.cli.ready import converted, converted_cache, downloaded
@@ -41,10 +41,9 @@ def command(context: click.Context, as_json: bool) -> None:
 
     found = entries(converted_cache())
     if as_json:
-        click.echo(json.dumps({"models": [_to_object(entry) for entry in found]}))
-        return
-    for line in _table(found):
-        click.echo(line)
+        stdout.lines([json.dumps({"models": [_to_object(entry) for entry in found]})])
+    else:
+        stdout.lines(_table(found))
 
 
 @command.command("fetch", short_help="Download a model, or its newest revision, and convert it.")

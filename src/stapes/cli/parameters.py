@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from stapes.api import DEFAULT_MODEL
-from stapes.options import KV_FORMATS, WEIGHT_FORMATS, RuntimeOptions
+from stapes.cli import messages
+from stapes.options import KV_FORMATS, MAX_THREADS, WEIGHT_FORMATS, RuntimeOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -43,9 +45,19 @@ def words_options(where: str) -> Callable[[Decorated], Decorated]:
     return decorate
 
 
+def chosen_aligner(words: bool, aligner: str) -> str | None:
+    """What times the words, None without --words: then an --aligner that was given is remarked."""
+    if words:
+        return aligner
+    source = click.get_current_context().get_parameter_source("aligner")
+    if source is ParameterSource.COMMANDLINE:
+        messages.note("--aligner does nothing without --words.")
+    return None
+
+
 threads_option = click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=MAX_THREADS),
     metavar="N",
     show_default="what the CPU affinity and quota allow",
     help="Worker threads.",

@@ -143,6 +143,7 @@ def serve(
         app = create_app(_loaded(models, aligner, options), config, parallel)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
+        listening.listen()  # who reads the next line may connect at once
         messages.note(f"serving at http://{shown}:{port} (API: http://{shown}:{port}/v1)")
         if not config.is_local and not config.api_keys:
             messages.warning("--insecure", "anybody who reaches this address can use the server.")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stapes.errors import RequestError
+from stapes.output.files import storage_error
 
 if TYPE_CHECKING:
     from stapes.graph import Tracer
@@ -18,7 +18,7 @@ def tracing(path: Path | None) -> Iterator[Tracer | None]:
     """A tracer whose record is written to `path` at the end, even of a failure; None without one.
 
     Raises:
-        RequestError: `path` cannot be written, which is tried before any work is done.
+        CapacityError, RequestError: `path` cannot be written, which is tried before any work.
     """
     if path is None:
         yield None
@@ -37,4 +37,4 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RequestError(f"The trace cannot be written to {path}: {error.strerror}.") from None
+        raise storage_error(error, f"the trace {path}") from None

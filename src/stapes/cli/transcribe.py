@@ -14,7 +14,13 @@ from stapes.cli import messages
 from stapes.cli.exits import DONE, INTERRUPTED, exit_code
 from stapes.cli.interrupt import interruptible
 from stapes.cli.loading import open_aligner, open_speech
-from stapes.cli.parameters import model_option, model_options, trace_option, words_options
+from stapes.cli.parameters import (
+    chosen_aligner,
+    model_option,
+    model_options,
+    trace_option,
+    words_options,
+)
 from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
 from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
@@ -152,7 +158,7 @@ def command(
         chunk_seconds=chunk_seconds,
         vad=not no_vad,
     )
-    timed_by = aligner if words else None
+    timed_by = chosen_aligner(words, aligner)
     return run(Job(audio, model, formats, output_dir, runtime, options, trace, resume, timed_by))
 
 
@@ -220,7 +226,7 @@ def _open_sink(job: Job) -> tuple[tuple[str, ...], Sink]:
     if job.resume:
         done = finished(outputs, files, job.output_dir)
         files = tuple(file for file in files if file not in done)
-        if done:
+        if done and files:
             messages.note(f"{len(done)} of {len(job.files)} recordings are transcribed already.")
     return files, FileSink(outputs, files, job.output_dir)
 
@@ -251,10 +257,10 @@ class _Work:
             return exit_code(error)
         for sentence in transcript.warnings:
             messages.warning(file, sentence)
-        if transcript.finish_reason == "cancelled":
-            self.sink.write_part(file, transcript)
-        else:
+        if transcript.finish_reason != "cancelled":
             self.sink.write(file, transcript)
+        elif transcript.text:
+            self.sink.write_part(file, transcript)
         return DONE
 
     def _transcribe(self, file: str) -> Transcript:

@@ -64,6 +64,8 @@ def check_destination(source: ModelSource, destination: Path, force: bool) -> No
     own = {os.path.realpath(path) for path in (source.path, *source.weight_files())}
     if os.path.realpath(destination) in own:
         raise RequestError(f"{destination} is the model itself, which would be lost.")
+    if destination.exists() and not destination.is_file():
+        raise RequestError(f"{destination} is no ordinary file, which alone can be replaced.")
     if destination.exists() and not force:
         raise RequestError(f"{destination} exists; --force replaces it.")
     if not destination.parent.is_dir():

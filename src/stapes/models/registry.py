@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from stapes.errors import CapacityError, ConfigError, ModelError
+from stapes.errors import CapacityError, ConfigError, ModelError, RequestError
 from stapes.options import KvFormat, RuntimeOptions, WeightFormat
 from stapes.text.json_files import read_json_object
 
@@ -251,19 +252,34 @@ def find_model(model: str | Path) -> Path:
 
     Raises:
         ModelError: there is no such model; the message lists the bundled ones.
+        RequestError: it is neither a name nor a path.
     """
+    if not isinstance(model, (str, os.PathLike)):
+        raise RequestError(f"A model must be a name or a path, not {type(model).__name__}.")
     if str(model) in available():
         return BUNDLED / str(model)
     path = Path(model)
-    if str(model) and path.exists():
+    if str(model) and _is_there(path):
         return path
     name = hub_name(model)
     if name is not None:
         return _find_or_fetch(name)
     known = ", ".join(available()) or "none"
     raise ModelError(
-        f"There is no model {str(model)!r}: no such folder or file, and bundled are: {known}."
+        f"There is no model {str(model)!r}: no such folder or file; bundled are: {known};"
+        " one of the Hugging Face hub is called OWNER/NAME."
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a file or folder is there; ModelError when that cannot be looked up."""
+    try:
+        path.stat()
+    except PermissionError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    except (OSError, ValueError):  # absent, or nothing that could be a file's name
+        return False
+    return True
 
 
 def _first_bytes(path: Path, count: int) -> bytes:
@@ -276,7 +292,7 @@ def _first_bytes(path: Path, count: int) -> bytes:
 
 def hub_name(model: str | Path) -> HubName | None:
     """The hub's model that is meant; None of what is bundled, a path, or neither."""
-    if not isinstance(model, str) or model in available() or Path(model).exists():
+    if not isinstance(model, str) or model in available() or _is_there(Path(model)):
         return None
     from stapes.models.hub import parse_name
 

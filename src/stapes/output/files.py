@@ -15,9 +15,14 @@ STDIN = "-"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def storage_is_full(error: OSError) -> bool:
+    """Whether a write failed for want of space, and not of the place."""
+    return error.errno in _FULL
+
+
 def storage_error(error: OSError, target: object) -> StapesError:
     """What the caller can do about a failed write: free space, or choose another place."""
-    kind = CapacityError if error.errno in _FULL else RequestError
+    kind = CapacityError if storage_is_full(error) else RequestError
     return kind(f"cannot write {target}: {error.strerror or error}.")
 
 
@@ -45,6 +50,8 @@ def prepare_directory(directory: Path) -> None:
     """Create the folder when it is missing and make sure that files can be written into it."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise RequestError(f"{directory} is there already, and is no folder.") from None
     except OSError as error:
         raise storage_error(error, f"into the folder {directory}") from error
     check_directory(directory)

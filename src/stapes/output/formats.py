@@ -51,7 +51,9 @@ def format_names(listed: str) -> tuple[str, ...]:
         name = given.strip().lower()
         name = _OTHER_NAMES.get(name, name)
         if name != ALL and name not in FORMATS:
-            raise RequestError(f"format must be of {', '.join([*FORMATS, ALL])}, not {given!r}.")
+            raise RequestError(
+                f"format must be one or several of {', '.join([*FORMATS, ALL])}, not {given!r}."
+            )
         names += FORMATS if name == ALL else [name]
     return tuple(dict.fromkeys(names))
 

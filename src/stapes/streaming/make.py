@@ -8,6 +8,7 @@ from stapes.decoder import Batch
 from stapes.errors import RequestError
 from stapes.models.interface import Aligner, SpeechModel
 from stapes.models.qwen3_asr import Qwen3Asr
+from stapes.models.qwen3_asr.word_times import check_aligner
 from stapes.options import TranscribeOptions
 from stapes.streaming.hypothesis import Asked
 from stapes.streaming.policy import StreamPolicy
@@ -30,6 +31,7 @@ def make_stream(
     """See `stapes.stream`; `batch` is that of `Stream`."""
     transcriber = streaming_model(model)
     TranscribeOptions(language=language, context=context)  # checks both
+    check_aligner(aligner)
     forced = None if language is None else canonical_language(language)
     asked = Asked(policy or StreamPolicy(), forced, context)
     detector, note = speech_detector() if vad else (None, None)

@@ -31,7 +31,7 @@ from stapes.models.qwen3_asr.pieces import (
 from stapes.models.qwen3_asr.pipeline import Pipeline
 from stapes.models.qwen3_asr.postprocess import Answer, is_within_context, parse_answer
 from stapes.models.qwen3_asr.prompt import PromptBuilder, control_tokens
-from stapes.models.qwen3_asr.word_times import no_words_warnings
+from stapes.models.qwen3_asr.word_times import check_aligner, no_words_warnings
 from stapes.models.recording import Recording
 from stapes.models.source import ModelSource
 from stapes.models.transcript import Segment, Timings, Transcript
@@ -102,6 +102,7 @@ class Transcriber(ABC):
             language, context, max_new_tokens, loop_detection, batch, chunk_seconds, vad
         )
         forced = None if language is None else canonical_language(language)
+        check_aligner(aligner)
         pipeline = Pipeline(self, options, forced, aligner=aligner)
         with Recording(source, sample_rate, options, self.decoder.tracer) as recording:
             pieces: list[Piece] = []
@@ -131,7 +132,8 @@ class Transcriber(ABC):
             reason = "cancelled"
             warnings.append(f"Stopped before the end, with {len(pieces)} pieces transcribed.")
         elif not any(piece.dropped for piece in pieces):
-            warnings += _doubts(recording, text, pipeline.options.context)
+            is_cut = reason == "length"
+            warnings += _doubts(recording, text, pipeline.options.context, is_cut)
         return Transcript(
             text=text,
             language=pipeline.forced or spoken_language(pieces),
@@ -156,11 +158,11 @@ class Transcriber(ABC):
         )
 
 
-def _doubts(recording: Recording, text: str, context: str) -> list[str]:
+def _doubts(recording: Recording, text: str, context: str, is_cut: bool) -> list[str]:
     """Warnings about a text that should not be taken at face value."""
     if is_within_context(text, context):
         return ["The transcript holds nothing but words of the given context."]
-    if not text and recording.rms > _LOUD_RMS:
+    if not text and not is_cut and recording.rms > _LOUD_RMS:
         level = 20 * np.log10(recording.rms)
         return [f"No speech was found, though the recording is not silent ({level:.0f} dBFS)."]
     return []

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from stapes.models.interface import Aligner
 
 
+def check_aligner(aligner: object) -> None:
+    """RequestError unless it is None or can align."""
+    if aligner is not None and not hasattr(aligner, "align_samples"):
+        kind = type(aligner).__name__
+        raise RequestError(f"aligner must be a model of load_aligner, not {kind}.")
+
+
 def with_words(piece: Piece, samples: NDArray[np.float32], aligner: Aligner) -> Piece:
     """The piece with its words; one that cannot be aligned keeps its text and says why.
 
