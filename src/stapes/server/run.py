@@ -47,14 +47,14 @@ class StoppingServer(uvicorn.Server):
             self.should_exit = self.force_exit = True
             return
         self._told = time.monotonic()
-        self._app.worker.drain()
-        self._on_stop(self._app.worker.places_taken)
+        self._app.drain()
+        self._on_stop(self._app.places_taken)
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to end."""
         if self._told is not None and not self.should_exit:
             late = time.monotonic() - self._told > self._stop_s
-            self.should_exit = late or self._app.worker.places_taken == 0
+            self.should_exit = late or self._app.places_taken == 0
         return await super().on_tick(counter)
 
 

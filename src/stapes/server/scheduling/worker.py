@@ -121,7 +121,9 @@ class Worker:
             if self.draining:
                 raise BusyError("The server is stopping.", RETRY_STOPPING_S)
             lanes = self.lanes.values()
-            if all(self._open[lane.name, False] >= lane.slots + self.max_queue for lane in lanes):
+            if lanes and all(
+                self._open[lane.name, False] >= lane.slots + self.max_queue for lane in lanes
+            ):
                 raise BusyError("The server is full.", RETRY_FULL_S)
 
     def release(self, place: Place) -> None:
