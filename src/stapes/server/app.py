@@ -82,8 +82,9 @@ class App:
 
     def drain(self) -> None:
         """Take no more requests; those that have a place go on."""
-        for each in (self.worker, *self.lines.values()):
-            each.drain()
+        self.worker.drain()
+        for line in self.lines.values():
+            line.drain()
 
 
 def create_app(served: Served, config: ServerConfig, slots: int | None = None) -> App:
@@ -100,13 +101,14 @@ def create_app(served: Served, config: ServerConfig, slots: int | None = None) -
 
     @asynccontextmanager
     async def lifespan(web: FastAPI) -> AsyncIterator[None]:
-        for each in (worker, *lines.values()):
-            each.start()
+        threads: list[Worker | Line] = [worker, *lines.values()]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
-            for each in (*lines.values(), worker):
-                each.stop()
+            for thread in reversed(threads):
+                thread.stop()
 
     # No pages of its own: they would load scripts from elsewhere.
     web = FastAPI(

@@ -14,7 +14,7 @@ import numpy as np
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from stapes.models.vevo2.sound import VoicePiece
 from stapes.models.vevo2.voice import SAMPLE_RATE
@@ -164,7 +164,7 @@ class AudioStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        body = partial(dict, type="http.response.body")
+        body: Callable[..., Message] = partial(dict, type="http.response.body")
         try:
             await send(start)
             async for part in self._parts:
