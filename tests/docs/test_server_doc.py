@@ -15,11 +15,15 @@ import pytest
 from dockerfile_parse import DockerfileParser
 
 import stapes
+from models.vevo2.voice_setting import QUICK, recording
 from server.serving import Running, serving
 from server.test_listening import Factory
+from stapes.audio import read_audio
 from stapes.cli.root import root
-from stapes.server.served import Served
+from stapes.models.vevo2.request import VoiceOptions
+from stapes.server.served import Served, Speaker
 from text_models import QWEN3, TEMPLATE, random_tensors, write_folder
+from vevo2_voice import write_voice
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -37,7 +41,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = write_folder(tmp_path_factory.mktemp("text"), QWEN3, random_tensors(QWEN3))
     text = stapes.load_text(folder, threads=1)
     text.chat_template = TEMPLATE
-    served = Served({"tiny-en": stapes.load()}, {"tiny-text": text}, open_stream=Factory())
+    voice = stapes.load_voice(write_voice(tmp_path_factory.mktemp("voice") / "Vevo2"), threads=1)
+    anna = {"anna": recording(text="la la")}
+    served = Served(
+        {"tiny-en": stapes.load()},
+        {"tiny-text": text},
+        open_stream=Factory(),
+        speakers={"RMSnow/Vevo2": Speaker(voice, anna, VoiceOptions(**QUICK))},
+    )
     with serving(served) as server:
         yield server
 
@@ -54,12 +65,12 @@ def output(*command: str) -> str:
 
 
 def test_there_are_as_many_examples_as_are_run():
-    assert [len(blocks(name)) for name in ("sh", "python", "js")] == [3, 2, 2]
+    assert [len(blocks(name)) for name in ("sh", "python", "js")] == [4, 3, 2]
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl(running):
-    _, whole, stream = blocks("sh")
+    _, whole, stream, _ = blocks("sh")
     assert "four five seven" in output("bash", "-c", here(whole, running))
     events = output("bash", "-c", here(stream, running)).split("\n\n")
     *deltas, done = [json.loads(event.removeprefix("data: ")) for event in events if event]
@@ -69,9 +80,30 @@ def test_curl(running):
 
 
 def test_python(running):
-    speech, text = blocks("python")
+    speech, text, _ = blocks("python")
     assert EXPECTED["digits-10.flac"] in output(sys.executable, "-c", here(speech, running))
     assert output(sys.executable, "-c", here(text, running))
+
+
+def test_speech(running, tmp_path):
+    """Noise: the weights are random."""
+    *_, code = blocks("python")
+    path = tmp_path / "morning.wav"
+    here_code = here(code, running).replace("morning.wav", str(path))
+    assert output(sys.executable, "-W", "error", "-c", here_code) == ""
+    samples = read_audio(path).samples
+    assert 32_000 <= samples.size <= 32_960  # 25 codes, 12.5 a second, and up to 3 frames of 20 ms
+    assert samples.any()
+
+
+def test_the_command_for_speech_is_understood():
+    from stapes.cli.serve import command
+    from stapes.cli.voices import check_voices
+
+    line = blocks("sh")[-1]
+    given = command.make_context("serve", line.split()[2:], parent=COMMANDS).params
+    assert given["voices"] == ("anna=anna.wav:anna.txt",)
+    check_voices(given["voice_model"], given["voices"])
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")

@@ -44,9 +44,10 @@ def test_the_table_has_every_task():
 
 def test_every_option_that_is_named_exists():
     from stapes.cli.convert_voice import command as convert
+    from stapes.cli.serve import command as serve
     from stapes.cli.speak import command as speak
 
-    known = {name for c in (speak, convert) for p in c.params for name in p.opts}
+    known = {name for c in (speak, convert, serve) for p in c.params for name in p.opts}
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - {
         "--synthetic",
         "--model",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +19,7 @@ from stapes.cli.loading import open_aligner
 from stapes.cli.parameters import model_options
 from stapes.cli.progress import reporter_for_stderr
 from stapes.cli.ready import ready_model
+from stapes.cli.voices import check_voices, speaker
 from stapes.errors import RequestError
 from stapes.options import RuntimeOptions
 
@@ -48,6 +50,21 @@ _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
     metavar="MODEL",
     show_default="no word times",
     help="A Qwen3-ForcedAligner model, for word times and /v1/audio/alignments.",
+)
+@click.option(
+    "--voice-model",
+    metavar="[NAME=]MODEL",
+    show_default="no speech is made",
+    help="Vevo2, for /v1/audio/speech: its folder, or its name on the Hugging Face hub. "
+    "Its weights are licensed CC-BY-NC-ND-4.0.",
+)
+@click.option(
+    "--voice",
+    "voices",
+    multiple=True,
+    metavar="NAME=REF[:TEXTFILE]",
+    help="A voice of that model: a recording of 3 to 30 s, and a file with what is said in it. "
+    "May be given several times.",
 )
 @click.option(
     "--host",
@@ -98,6 +115,8 @@ _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 def command(
     models: tuple[str, ...],
     aligner: str | None,
+    voice_model: str | None,
+    voices: tuple[str, ...],
     host: str,
     port: int,
     api_key_file: Path | None,
@@ -115,6 +134,7 @@ def command(
     _need_packages()
     from stapes.server.config import MEGABYTE, ServerConfig, read_keys
 
+    check_voices(voice_model, voices)
     keys = read_keys(api_key_file) if api_key_file else ()
     config = ServerConfig(
         host=host,
@@ -125,12 +145,28 @@ def command(
         max_queue=max_queue,
     )
     options = RuntimeOptions(**runtime)  # type: ignore[arg-type]
-    return serve(models or (DEFAULT_MODEL,), aligner, config, options, parallel)
+    wanted = Wanted(models or (DEFAULT_MODEL,), aligner, voice_model, voices)
+    return serve(wanted, config, options, parallel)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The models to be served, as the user gave them.
+
+    Attributes:
+        models: of speech and text, each [NAME=]MODEL.
+        aligner: for word times.
+        voice_model, voices: [NAME=]MODEL, and NAME=REF[:TEXTFILE] for each voice.
+    """
+
+    models: Sequence[str]
+    aligner: str | None = None
+    voice_model: str | None = None
+    voices: Sequence[str] = ()
 
 
 def serve(
-    models: Sequence[str],
-    aligner: str | None,
+    wanted: Wanted,
     config: ServerConfig,
     options: RuntimeOptions,
     parallel: int | None,
@@ -140,7 +176,7 @@ def serve(
     from stapes.server.run import bind, run
 
     with bind(config) as listening:  # first: loading may take long
-        app = create_app(_loaded(models, aligner, options), config, parallel)
+        app = create_app(_loaded(wanted, options), config, parallel)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         listening.listen()  # who reads the next line may connect at once
@@ -161,17 +197,21 @@ def named(model: str) -> tuple[str, str]:
     return (path.resolve().name if path.exists() else model), model
 
 
-def _loaded(models: Sequence[str], aligner: str | None, options: RuntimeOptions) -> Served:
+def _loaded(wanted: Wanted, options: RuntimeOptions) -> Served:
     from stapes.models import registry
     from stapes.models.qwen3_asr.model import Transcriber
     from stapes.models.qwen_text import TextModel
     from stapes.server.served import Served
 
     served = Served()
-    if aligner is not None:
-        served.aligner, served.aligner_name = open_aligner(aligner, options), named(aligner)[0]
+    if wanted.aligner is not None:
+        served.aligner = open_aligner(wanted.aligner, options)
+        served.aligner_name = named(wanted.aligner)[0]
     served.open_stream = partial(open_stream, served.aligner)
-    for given in models:
+    if wanted.voice_model is not None:
+        name, where = named(wanted.voice_model)
+        served.add(name, speaker(where, wanted.voices, options))
+    for given in wanted.models:
         name, where = named(given)
         path = ready_model(where, options, (*registry.SPEECH, *registry.TEXT))
         with reporter_for_stderr().loading(where):

@@ -142,7 +142,7 @@ def _by_ffmpeg(path: Path, target: tuple[str, str], samples: I16, sample_rate: i
     try:
         with av.open(buffer, "w", format=container) as output:
             stream: Any = output.add_stream(codec, rate=sample_rate, layout="mono")
-            for frame in _frames(samples, sample_rate):
+            for frame in frames_of(samples, sample_rate):
                 output.mux(stream.encode(frame))
             output.mux(stream.encode(None))
     except (av.FFmpegError, ValueError) as error:
@@ -150,11 +150,12 @@ def _by_ffmpeg(path: Path, target: tuple[str, str], samples: I16, sample_rate: i
     return buffer.getvalue()
 
 
-def _frames(samples: I16, sample_rate: int) -> Iterator[Any]:
+def frames_of(samples: I16, sample_rate: int, start: int = 0) -> Iterator[Any]:
+    """Samples i16 [n] as frames for FFmpeg's encoders; `start` came before them."""
     import av
 
     for first in range(0, len(samples), _FRAME):
         block = samples[first : first + _FRAME].reshape(1, -1)
         frame = av.AudioFrame.from_ndarray(block, format="s16", layout="mono")
-        frame.sample_rate, frame.pts = sample_rate, first
+        frame.sample_rate, frame.pts = sample_rate, start + first
         yield frame

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -21,6 +21,7 @@ from stapes.server import (
     alignments,
     listening,
     page_routes,
+    speech,
     status,
     subtitles,
     transcriptions,
@@ -31,7 +32,7 @@ from stapes.server.config import ServerConfig
 from stapes.server.failures import INTERNAL, ApiError, translated
 from stapes.server.lingering import Lingering
 from stapes.server.metrics import Counted, Metrics
-from stapes.server.scheduling import Lane, Worker
+from stapes.server.scheduling import Lane, Line, Worker
 from stapes.server.scheduling.worker import RETRY_STOPPING_S
 from stapes.server.security import Guard
 from stapes.server.served import Served
@@ -88,10 +89,22 @@ class Caught:
 
 @dataclass(frozen=True)
 class App:
-    """A web application, and the worker behind it."""
+    """A web application, and the threads behind it: the worker, and a line for each voice model."""
 
     web: FastAPI
     worker: Worker
+    lines: dict[str, Line] = field(default_factory=dict)
+
+    @property
+    def places_taken(self) -> int:
+        """Requests that have a place: they upload, wait, run, or are being answered."""
+        return self.worker.places_taken + sum(line.places_taken for line in self.lines.values())
+
+    def drain(self) -> None:
+        """Take no more requests; those that have a place go on."""
+        self.worker.drain()
+        for line in self.lines.values():
+            line.drain()
 
 
 def create_app(served: Served, config: ServerConfig, slots: int | None = None) -> App:
@@ -103,31 +116,35 @@ def create_app(served: Served, config: ServerConfig, slots: int | None = None) -
         slots: requests to a model that run side by side; None chooses by threads and memory.
     """
     worker = Worker(_lanes(served, slots), config.max_queue, config.max_streams)
-    metrics = Metrics(worker)
+    lines = {name: Line(name, config.max_queue) for name in served.speakers}
+    metrics = Metrics(worker, lines)
 
     @asynccontextmanager
     async def lifespan(web: FastAPI) -> AsyncIterator[None]:
-        worker.start()
+        threads: list[Worker | Line] = [worker, *lines.values()]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
-            worker.stop()
+            for thread in reversed(threads):
+                thread.stop()
 
     # No pages of its own: they would load scripts from elsewhere.
     web = FastAPI(
         title="stapes", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
     )
     places = sum(lane.slots for lane in worker.lanes.values()) + config.max_queue
-    web.state.shared = Shared(served, config, worker, metrics, UploadGate(places))
-    modules = (transcriptions, alignments, subtitles, writing, listening, status, page_routes)
-    for module in modules:
+    web.state.shared = Shared(served, config, worker, metrics, UploadGate(places), lines)
+    audio, others = (transcriptions, alignments, subtitles, speech), (writing, listening, status)
+    for module in (*audio, *others, page_routes):
         web.include_router(module.router)
     _handle_errors(web, metrics)
     web.add_middleware(Guard, config=config)
     web.add_middleware(Caught)
     web.add_middleware(Counted, metrics=metrics)
     web.add_middleware(Lingering)  # the last one added comes first
-    return App(web, worker)
+    return App(web, worker, lines)
 
 
 def _lanes(served: Served, slots: int | None) -> list[Lane]:

@@ -15,10 +15,14 @@ from pydantic import (
     model_validator,
 )
 
+from stapes.output.sound_stream import StreamFormat
 from stapes.server.failures import WrongPairError, of_validation
 
 Named = TypeVar("Named", bound="Fields")
 _MOST_STOPS = 16
+_MOST_CHARACTERS = 4096  # that OpenAI's speech takes; a voice speaks for one client at a time
+_MOST_SEED = 2**63 - 1
+_MOST_STEPS = 128  # of flow matching: four times what the publisher's code takes
 
 
 class Fields(BaseModel):
@@ -191,3 +195,31 @@ class CompletionFields(WritingFields):
     best_of: Literal[1] | None = None
     logprobs: None = None
     suffix: None = None
+
+
+def _voice_name(value: Any) -> Any:
+    """The name of a voice that is given as an object, as OpenAI's custom voices are."""
+    return value["id"] if isinstance(value, dict) and set(value) == {"id"} else value
+
+
+def _speakable(text: str) -> str:
+    if not any(c.isalnum() for c in text):
+        raise ValueError("there is nothing in it that could be spoken")
+    return text
+
+
+One = Annotated[float, Field(ge=1, le=1)]
+
+
+class SpeechFields(Fields):
+    """POST /v1/audio/speech. `seed` and `steps` are ours."""
+
+    model: str
+    input: Annotated[str, Field(max_length=_MOST_CHARACTERS), AfterValidator(_speakable)]
+    voice: Annotated[str, BeforeValidator(_voice_name)]
+    response_format: StreamFormat = "mp3"
+    stream_format: Literal["audio", "sse"] = "audio"
+    speed: One | None = None  # the model cannot
+    instructions: Annotated[str, Field(max_length=0)] | None = None  # nor this
+    seed: Annotated[int, Field(ge=0, le=_MOST_SEED)] | None = None
+    steps: Annotated[int, Field(ge=1, le=_MOST_STEPS)] | None = None

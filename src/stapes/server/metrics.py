@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from stapes.server.scheduling import Lane, Transcribed, Worker
+from stapes.server.scheduling import Lane, Line, Transcribed, Worker
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -28,11 +28,16 @@ _GAUGES: tuple[tuple[str, str, Callable[[Lane], float]], ...] = (
     ),
 )
 
+_GAUGES_OF_LINES: dict[str, Callable[[Line], float]] = {
+    "stapes_waiting": lambda line: line.waiting,
+    "stapes_running": lambda line: line.running,
+}
+
 
 class Metrics:
     """All figures of one server, in a registry of its own."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, lines: Mapping[str, Line]) -> None:
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "stapes_requests", "Requests answered.", ("route", "status"), registry=self.registry
@@ -68,15 +73,21 @@ class Metrics:
             "Requests whose client left before the end of the answer.",
             registry=self.registry,
         )
-        self._watch(worker)
+        self.spoken = Counter(
+            "stapes_spoken_seconds", "Seconds of speech made.", ("model",), registry=self.registry
+        )
+        self._watch(worker, lines)
         ProcessCollector(registry=self.registry)
 
-    def _watch(self, worker: Worker) -> None:
+    def _watch(self, worker: Worker, lines: Mapping[str, Line]) -> None:
         """Gauges that are read when somebody asks."""
         for name, told, read in _GAUGES:
             gauge = Gauge(name, told, ("model",), registry=self.registry)
             for model, lane in worker.lanes.items():
                 gauge.labels(model).set_function(partial(read, lane))
+            if name in _GAUGES_OF_LINES:
+                for model, line in lines.items():
+                    gauge.labels(model).set_function(partial(_GAUGES_OF_LINES[name], line))
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """A request has been answered."""

@@ -56,11 +56,11 @@ class StoppingServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to end."""
         if self._told is not None and not self._app.worker.draining:
-            self._app.worker.drain()
-            self._on_stop(self._app.worker.places_taken)
+            self._app.drain()
+            self._on_stop(self._app.places_taken)
         if self._told is not None and not self.should_exit:
             late = time.monotonic() - self._told > self._stop_s
-            self.should_exit = late or self._app.worker.places_taken == 0
+            self.should_exit = late or self._app.places_taken == 0
         return await super().on_tick(counter)
 
 

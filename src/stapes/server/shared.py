@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,7 +11,7 @@ from starlette.requests import HTTPConnection, Request
 
 from stapes.server.config import ServerConfig
 from stapes.server.metrics import Metrics
-from stapes.server.scheduling import Worker
+from stapes.server.scheduling import Line, Worker
 from stapes.server.served import Served
 from stapes.server.uploads import Form, UploadGate, read_form
 
@@ -19,13 +20,17 @@ _LOG = logging.getLogger("stapes.server")
 
 @dataclass(frozen=True)
 class Shared:
-    """The models, what is permitted, who works, what is counted, and what is coming."""
+    """The models, what is permitted, who works, what is counted, and what is coming.
+
+    `lines` work for the voice models, by their names.
+    """
 
     served: Served
     config: ServerConfig
     worker: Worker
     metrics: Metrics
     uploads: UploadGate
+    lines: Mapping[str, Line]
 
     async def form(self, request: Request) -> Form:
         """The form of a request, when there may be a place for it. See `read_form`; BusyError."""

@@ -36,6 +36,8 @@ async def health(request: Request) -> Response:
         name: {"slots": lane.slots, "running": lane.running, "waiting": lane.waiting}
         for name, lane in worker.lanes.items()
     }
+    for name, line in shared.lines.items():
+        lanes[name] = {"slots": 1, "running": line.running, "waiting": line.waiting}
     body = {"status": status, "worker_s": answered_s, "models": lanes}
     return JSONResponse(body, 200 if status == "ok" else 503)
 
@@ -65,7 +67,12 @@ def _models(served: Served) -> list[dict[str, Any]]:
     kinds = {**dict.fromkeys(served.speech, "speech"), **dict.fromkeys(served.text, "text")}
     if served.aligner is not None:
         kinds[served.aligner_name] = "aligner"
-    return [
+    kinds |= dict.fromkeys(served.speakers, "voice")
+    found: list[dict[str, Any]] = [
         {"id": name, "object": "model", "created": served.since, "owned_by": "stapes", "kind": kind}
         for name, kind in kinds.items()
     ]
+    for each in found:
+        if speaker := served.speakers.get(each["id"]):
+            each |= {"voices": list(speaker.voices), "license": speaker.model.license}
+    return found

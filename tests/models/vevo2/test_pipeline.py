@@ -387,6 +387,24 @@ def test_a_short_voice_is_warned_of(voice_model):
 # -- progress and cancelling -----------------------------------------------------------------------
 
 
+def test_a_prepared_voice_is_ready_and_sounds_the_same(voice_model, monkeypatch):
+    prepared = recording(1.7, 0, "la la la")
+    assert voice_model.prepare_voice(prepared) == ()
+    tokenizer = voice_model.parts.content_style
+    expected = voice_model.speak("Good morning.", VOICE, **QUICK)
+    monkeypatch.setattr(tokenizer, "codes", lambda *args: pytest.fail("its codes were not kept"))
+    audio = voice_model.speak("Good morning.", prepared, **QUICK)
+    np.testing.assert_array_equal(audio.samples, expected.samples)
+
+
+def test_what_is_wrong_with_a_voice_is_told_when_it_is_prepared(voice_model):
+    (warning,) = voice_model.prepare_voice(recording(1.7))
+    assert "without its text" in warning
+    most = voice_model.parts.content_style.whisper_seconds
+    with pytest.raises(RequestError, match="give a shorter recording with its text"):
+        voice_model.prepare_voice(recording(most + 1, text="la"))
+
+
 def test_progress(voice_model):
     seen: list[VoiceProgress] = []
     given = QUICK | {"longest_piece": 25}

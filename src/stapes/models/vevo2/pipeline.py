@@ -62,6 +62,23 @@ class VoiceModel:
         """
         return read_reference(source, text, sample_rate)
 
+    def prepare_voice(self, voice: Reference) -> tuple[str, ...]:
+        """Make sure that a reference can be spoken with; its codes and mel are kept with it.
+
+        Returns:
+            Sentences about what may be wrong with it.
+
+        Raises:
+            RequestError: it is longer than the model hears, and has a text.
+            ModelError, CapacityError: see `speak`.
+        """
+        request = _speech("a", voice, None, None, None, False)
+        job = self._job(request, VoiceOptions(seed=0), None, None)
+        timbre = checked_voices(job).timbre
+        timbre.content_style(self.parts.content_style)
+        timbre.mel(self.parts.mel)
+        return tuple(job.warnings)
+
     def speak(
         self,
         text: str,

@@ -121,7 +121,8 @@ class Worker:
             if self.draining:
                 raise BusyError("The server is stopping.", RETRY_STOPPING_S)
             lanes = self.lanes.values()
-            if all(self._open[lane.name, False] >= lane.slots + self.max_queue for lane in lanes):
+            full = [self._open[each.name, False] >= each.slots + self.max_queue for each in lanes]
+            if full and all(full):
                 raise BusyError("The server is full.", RETRY_FULL_S)
 
     def release(self, place: Place) -> None:
