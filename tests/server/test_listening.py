@@ -19,7 +19,7 @@ from server.serving import serving
 from server.sounds_for import samples, wav
 from server.test_status import figures
 from server.test_worker import until
-from stapes.cli.serve import _loaded
+from stapes.cli.serve import Wanted, _loaded
 from stapes.errors import RequestError
 from stapes.options import RuntimeOptions
 from stapes.server.connections import HttpProtocol
@@ -349,7 +349,8 @@ def test_without_a_factory(server):
 def test_what_the_command_serves_times_the_words_of_live_streams(tmp_path):
     """An aligner is called as its folder is, never by the whole path."""
     aligner = write_aligner(tmp_path / "some-aligner")
-    served = _loaded(("tiny-en",), str(aligner), RuntimeOptions(threads=1))
+    wanted = Wanted(("tiny-en",), aligner=str(aligner))
+    served = _loaded(wanted, RuntimeOptions(threads=1))
     with serving(served) as running:
         with open_socket(running) as socket:
             socket.send((samples("digits-3.wav") * 32767).astype("<i2").tobytes())

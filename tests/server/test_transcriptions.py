@@ -272,7 +272,7 @@ def test_word_times(speech):
         )
         assert only_words.segments is None
         names = [model.id for model in client.models.list()]
-        assert names == ["tiny-en", "fake-aligner"]
+        assert names == ["tiny-en", "aligner"]
 
 
 def test_no_aligner_no_word_times(openai_client):
