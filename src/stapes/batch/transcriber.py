@@ -75,16 +75,9 @@ class Transcriber:
 
     def _transcribed(self, task: Task) -> Outcome:
         assert self._model is not None
-        options = task.options
         transcript = self._model.transcribe(
             task.path,
-            language=options.language,
-            context=options.context,
-            max_new_tokens=options.max_new_tokens,
-            loop_detection=options.loop_detection,
-            batch=options.batch,
-            chunk_seconds=options.chunk_seconds,
-            vad=options.vad,
+            **vars(task.options),
             should_cancel=self._should_cancel,
         )
         named = replace(transcript, model=self._name or transcript.model)

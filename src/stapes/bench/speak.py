@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import resource
 import statistics
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.bench.measure import open_engine, rounds_in_turn
-from stapes.bench.synthetic import RandomTensor
-from stapes.decoder.weights import Shapes
+from stapes.bench.random_shapes import RandomShapes
 from stapes.graph import NO_TRACE, NativeExecutor, NoTracer
 from stapes.models.vevo2.acoustic import flow_weights, vocoder_weights
 from stapes.models.vevo2.acoustic.config import FlowMatchingSpec, VocoderSpec
@@ -31,7 +28,6 @@ from stapes.models.vevo2.acoustic.vocoder import Vocoder
 from stapes.options import WeightFormat
 from stapes.system import default_threads
 from stapes.weights import CheckpointReader, MatrixPacker
-from stapes.weights.matrix import f32_to_bf16
 
 F32 = NDArray[np.float32]
 
@@ -40,8 +36,6 @@ FLOW = FlowMatchingSpec(128, 1024, 16, 16, 16384, 4)
 VOCODER = VocoderSpec(128, 1024, 4096, 30, 1920, 480)
 
 _SAMPLE_RATE = 24_000
-_POOL = 1 << 22  # distinct random values that all tensors are cut from
-_GAIN = 1.2  # of matrices, over the root of the inputs: values stay near 1 through all layers
 
 
 @dataclass(frozen=True)
@@ -91,30 +85,6 @@ class SpeakBench:
         return max(1, round(hops / self.flow.cond_scale_factor))
 
 
-class RandomWeights:
-    """A source of random tensors of given shapes, the same each time: bf16 words.
-
-    Matrices have a deviation of 1.2 / sqrt(fan-in); vectors are 1, biases 0.
-    """
-
-    def __init__(self, shapes: Shapes) -> None:
-        self.shapes = shapes
-        self._pool = np.random.default_rng(0).standard_normal(_POOL, dtype=np.float32)
-
-    def __getitem__(self, name: str) -> RandomTensor:
-        shape = self.shapes[name]
-        if len(shape) == 1:
-            value = 0.0 if name.endswith("bias") and "to_weight" not in name else 1.0
-            return RandomTensor(f32_to_bf16(np.full(shape, value, np.float32)))
-        start = zlib.crc32(name.encode()) % (_POOL // 2)  # whatever the order of reading
-        values = np.resize(self._pool[start:], shape)
-        values *= np.float32(_GAIN / math.sqrt(math.prod(shape[1:])))
-        return RandomTensor(f32_to_bf16(values))
-
-    def release(self, name: str) -> None:
-        """Nothing is kept."""
-
-
 @dataclass(frozen=True)
 class Stages:
     """Both stages, ready to run."""
@@ -123,14 +93,14 @@ class Stages:
     vocoder: Vocoder
 
 
-def flow_source(bench: SpeakBench) -> RandomWeights:
+def flow_source(bench: SpeakBench) -> RandomShapes:
     """Weights of the flow-matching transformer."""
-    return RandomWeights(flow_weights.expected_tensors(bench.flow))
+    return RandomShapes(flow_weights.expected_tensors(bench.flow))
 
 
-def vocoder_source(bench: SpeakBench) -> RandomWeights:
+def vocoder_source(bench: SpeakBench) -> RandomShapes:
     """Weights of the vocoder."""
-    return RandomWeights(vocoder_weights.expected_tensors(bench.vocoder))
+    return RandomShapes(vocoder_weights.expected_tensors(bench.vocoder))
 
 
 def build(bench: SpeakBench, tracer: NoTracer = NO_TRACE) -> Stages:

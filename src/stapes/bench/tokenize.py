@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import resource
 import statistics
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stapes.bench.measure import open_engine, rounds_in_turn
-from stapes.bench.synthetic import RandomTensor
-from stapes.decoder.weights import Shapes
+from stapes.bench.random_shapes import RandomShapes
 from stapes.graph import NO_TRACE, NativeExecutor, NoTracer
 from stapes.models.vevo2.tokenizers import coco_weights, whisper_weights
 from stapes.models.vevo2.tokenizers.coco import CocoEncoder
@@ -27,7 +24,6 @@ from stapes.models.vevo2.voice import HOP, SAMPLE_RATE
 from stapes.options import WeightFormat
 from stapes.system import default_threads
 from stapes.weights import CheckpointReader, MatrixPacker
-from stapes.weights.matrix import f32_to_bf16
 
 F32 = NDArray[np.float32]
 
@@ -38,9 +34,6 @@ PROSODY = CocoSpec(24, 0, 1024, 3, 384, 2048, 12, 512, 8)
 
 #: The layout under whose names the random encoder is read: Hugging Face's WhisperModel.
 NAMES = LAYOUTS[1]
-
-_POOL = 1 << 22  # distinct random values that all tensors are cut from
-_GAIN = 1.2  # of matrices, over the root of the inputs: values stay near 1 through all layers
 
 
 @dataclass(frozen=True)
@@ -77,32 +70,6 @@ class TokenizeBench:
 
 def _normal(seed: int, rows: int, width: int) -> F32:
     return np.random.default_rng(seed).standard_normal((rows, width), dtype=np.float32)
-
-
-class RandomShapes:
-    """A source of random tensors of given shapes, the same each time: bf16 words.
-
-    Matrices have a deviation of 1.2 / sqrt(fan-in); vectors are 1, biases 0.
-    """
-
-    def __init__(self, shapes: Shapes) -> None:
-        self.shapes = shapes
-        self._pool = np.random.default_rng(0).standard_normal(_POOL, dtype=np.float32)
-
-    def __getitem__(self, name: str) -> RandomTensor:
-        shape = self.shapes[name]
-        if len(shape) == 1:
-            return _words(np.full(shape, 0.0 if name.endswith("bias") else 1.0, np.float32))
-        count, start = math.prod(shape), zlib.crc32(name.encode()) % _POOL
-        values = np.take(self._pool, np.arange(start, start + count), mode="wrap")
-        return _words((values * np.float32(_GAIN / math.sqrt(count / shape[0]))).reshape(shape))
-
-    def release(self, name: str) -> None:
-        """Nothing is kept."""
-
-
-def _words(values: F32) -> RandomTensor:
-    return RandomTensor(f32_to_bf16(values))
 
 
 def whisper_source(bench: TokenizeBench) -> RandomShapes:

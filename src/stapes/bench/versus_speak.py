@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.bench.speak import RandomWeights, SpeakBench, flow_source, vocoder_source
+from stapes.bench.random_shapes import RandomShapes
+from stapes.bench.speak import SpeakBench, flow_source, vocoder_source
 from stapes.errors import RequestError
 from stapes.models.vevo2.acoustic.flow_matching import initial_noise
 from stapes.system import default_threads
@@ -43,7 +44,7 @@ class TorchSpeak:
         for source in (flow_source(bench), vocoder_source(bench)):
             self._weights |= self._tensors(source)
 
-    def _tensors(self, source: RandomWeights) -> dict[str, Any]:
+    def _tensors(self, source: RandomShapes) -> dict[str, Any]:
         from_numpy = self._torch.from_numpy
         return {name: from_numpy(source[name].to_f32()) for name in source.shapes}
 

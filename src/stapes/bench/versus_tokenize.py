@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.bench.tokenize import NAMES, RandomShapes, TokenizeBench, coco_source, whisper_source
+from stapes.bench.random_shapes import RandomShapes
+from stapes.bench.tokenize import NAMES, TokenizeBench, coco_source, whisper_source
 from stapes.bench.versus import require_transformers
 
 _EPS = 1e-6

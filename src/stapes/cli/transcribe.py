@@ -264,17 +264,10 @@ class _Work:
         return DONE
 
     def _transcribe(self, file: str) -> Transcript:
-        options = self.options
         with self.reporter.recording(file) as on_progress:
             transcript = self.model.transcribe(
                 _source(file),
-                language=options.language,
-                context=options.context,
-                max_new_tokens=options.max_new_tokens,
-                loop_detection=options.loop_detection,
-                batch=options.batch,
-                chunk_seconds=options.chunk_seconds,
-                vad=options.vad,
+                **vars(self.options),
                 aligner=self.aligner,
                 on_progress=on_progress,
                 should_cancel=self.is_interrupted,

@@ -123,7 +123,7 @@ def read_config(folder: Folder, tokenizer: Tokenizer) -> Qwen3AsrConfig:
     return Qwen3AsrConfig(
         encoder=encoder_spec(inner.section("audio_config")),
         encoder_names=encoder_names,
-        decoder=_decoder_spec(
+        decoder=decoder_spec(
             inner.section("text_config"),
             decoder_names,
             tied=_tied(root, inner),
@@ -161,9 +161,10 @@ def encoder_spec(audio: ConfigReader) -> EncoderSpec:
     )
 
 
-def _decoder_spec(
+def decoder_spec(
     text: ConfigReader, names: DecoderNames, tied: bool, eos: frozenset[int]
 ) -> DecoderSpec:
+    """The decoder that a text_config describes; ConfigError for what is not supported."""
     text.require("hidden_act", "silu")
     text.require("use_sliding_window", False)
     return DecoderSpec(

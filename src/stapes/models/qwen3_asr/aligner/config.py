@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stapes.decoder import DecoderNames, DecoderSpec
 from stapes.errors import ConfigError
 from stapes.models.config_reader import ConfigReader
 from stapes.models.qwen3_asr.config import (
     LAYOUT_HF,
     LAYOUT_ORIGINAL,
-    MAX_LAYERS,
     Qwen3AsrConfig,
+    decoder_spec,
     encoder_spec,
 )
 from stapes.text.folder import Folder
@@ -71,12 +70,14 @@ def read_config(folder: Folder) -> AlignerConfig:
     if not original:
         decoder_names = replace(decoder_names, lm_head=_HF_HEAD)
     root.require("token_classification_bias", False)
+    # Nothing is generated, so that no id ends an answer.
+    spec = decoder_spec(inner.section("text_config"), decoder_names, False, frozenset())
     classes = _classes(inner, values.get("id2label"))
     marks = root if "timestamp_token_id" in root else inner
     return AlignerConfig(
         encoder=encoder_spec(inner.section("audio_config")),
         encoder_names=encoder_names,
-        decoder=_decoder_spec(inner.section("text_config"), decoder_names, classes),
+        decoder=replace(spec, logits_size=classes),
         audio_token_id=inner.integer("audio_token_id"),
         timestamp_token_id=marks.integer("timestamp_token_id"),
         segment_ms=_segment_ms(folder, root, inner),
@@ -103,26 +104,3 @@ def _segment_ms(folder: Folder, root: ConfigReader, inner: ConfigReader) -> floa
                 )
             return segment_ms
     return _DEFAULT_SEGMENT_MS
-
-
-def _decoder_spec(text: ConfigReader, names: DecoderNames, classes: int) -> DecoderSpec:
-    text.require("hidden_act", "silu")
-    text.require("use_sliding_window", False)
-    return DecoderSpec(
-        hidden_size=text.integer("hidden_size"),
-        num_hidden_layers=text.integer("num_hidden_layers", at_most=MAX_LAYERS),
-        num_attention_heads=text.integer("num_attention_heads"),
-        num_key_value_heads=text.integer("num_key_value_heads"),
-        head_dim=text.integer("head_dim"),
-        intermediate_size=text.integer("intermediate_size"),
-        vocab_size=text.integer("vocab_size"),
-        max_position_embeddings=text.integer("max_position_embeddings"),
-        rms_norm_eps=text.number("rms_norm_eps"),
-        rope_theta=text.rope_theta(),
-        tie_word_embeddings=False,
-        attention_bias=text.boolean("attention_bias", default=False),
-        qk_norm=True,
-        eos_token_ids=frozenset(),  # nothing is generated
-        logits_size=classes,
-        names=names,
-    )

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from stapes.graph import GraphBuilder, Plan, View
 from stapes.models.vevo2.acoustic.config import FlowMatchingSpec
-from stapes.models.vevo2.acoustic.flow_weights import Affine, FlowLayerWeights, FlowWeights, Mlp
+from stapes.models.vevo2.acoustic.flow_weights import FlowLayerWeights, FlowWeights, Mlp
+from stapes.models.vevo2.affine import Affine
 
 F32 = NDArray[np.float32]
 

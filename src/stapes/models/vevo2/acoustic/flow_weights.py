@@ -11,20 +11,12 @@ from numpy.typing import NDArray
 
 from stapes.decoder.weights import Shapes
 from stapes.models.vevo2.acoustic.config import FlowMatchingSpec
+from stapes.models.vevo2.affine import Affine
 from stapes.weights import PackedMatrix, WeightReader
-from stapes.weights.reader import F32
 
 _ESTIMATOR = "diff_estimator"
 _TRAINING_ONLY = ("repa_mlp_layer.", "ctc_mlp_layer.")
 _COMPUTED = "rotary_emb.inv_freq"  # a table that older versions of transformers stored
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """A matrix and its bias."""
-
-    matrix: PackedMatrix
-    bias: F32
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stapes.decoder.weights import Shapes
 from stapes.models.vevo2.acoustic.config import VocoderSpec
-from stapes.models.vevo2.acoustic.flow_weights import Affine
+from stapes.models.vevo2.affine import Affine
 from stapes.tensors.tensor import widen
 from stapes.weights import WeightReader
 from stapes.weights.reader import F32

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stapes.decoder.weights import Shapes
 from stapes.errors import CheckpointError
-from stapes.models.vevo2.tokenizers.affine import (
+from stapes.models.vevo2.affine import (
     Affine,
     Norm,
     affine_shapes,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stapes.decoder.weights import Shapes
-from stapes.models.vevo2.tokenizers.affine import (
+from stapes.models.vevo2.affine import (
     Affine,
     Norm,
     affine_shapes,

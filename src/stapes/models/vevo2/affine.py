@@ -1,4 +1,4 @@
-"""Matrices with biases and LayerNorms, as all networks of Vevo2's input side hold them."""
+"""Matrices with biases and LayerNorms, as Vevo2's networks hold them."""
 
 from __future__ import annotations
 
