@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -213,3 +214,16 @@ def test_an_extra_that_is_missing_is_named(monkeypatch):
     with pytest.raises(RequestError, match=r"needs the package uvicorn: pip install"):
         command._need_packages()
     assert os.environ  # nothing of it was touched
+
+
+def test_who_reads_the_address_may_connect_at_once(monkeypatch, capsys):
+    """Before the first look at the socket: connections wait, and are not refused."""
+    from stapes.cli import main
+    from stapes.server import run as running
+
+    def connect(app, config, listening, on_stop):
+        assert "serving at http://" in capsys.readouterr().err
+        socket.create_connection(listening.getsockname(), timeout=5).close()
+
+    monkeypatch.setattr(running, "run", connect)
+    assert main(["serve", "--port", "0"]) == 0

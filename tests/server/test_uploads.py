@@ -193,6 +193,16 @@ def test_too_large_for_the_real_client(narrow):
             assert caught.value.status_code == 413
 
 
+@pytest.mark.parametrize("is_said", [True, False])
+@pytest.mark.parametrize(("more", "status"), [(0, 400), (1, 413)])
+def test_the_limit_is_met_to_the_byte(narrow, is_said, more, status):
+    """A request of as many bytes as are permitted is read: zeros are no recording."""
+    rest = 2 * MEGABYTE + more - len(form(part("model", "tiny-en"), part("file", b"", NAME)))
+    body = form(part("model", "tiny-en"), part("file", bytes(rest), NAME))
+    assert len(body) == 2 * MEGABYTE + more
+    assert post(narrow, body if is_said else in_blocks(body)).status_code == status
+
+
 @pytest.mark.parametrize("how", ["said", "chunked", "no route", "no form"])
 def test_a_client_that_reads_only_when_it_has_sent_all_is_told(narrow, how):
     """Many do; a connection that is closed under them is all that they would tell of."""

@@ -126,6 +126,17 @@ def test_the_last_tokens_are_not_committed(model: Qwen3Asr):
         assert (settled.start, settled.end) == (100, 500)
 
 
+def test_a_word_within_the_last_tokens_waits(model: Qwen3Asr):
+    """One token more than the last word has: the word before it is not committed either."""
+    last = len(model.tokenizer.encode(" three"))
+    for rollback, text in ((last, "one two"), (last + 1, "one")):
+        hypothesis = Hypothesis(model, Asked(StreamPolicy(rollback_tokens=rollback)), 0)
+        hypothesis.take(answer(say(model, "one two three")), 1)
+        settled = hypothesis.commit(1)
+        assert settled is not None
+        assert settled.text == text
+
+
 def test_committed_ids_stay_and_the_rest_is_the_draft(model: Qwen3Asr):
     hypothesis = Hypothesis(model, Asked(EAGER), 0)
     first = say(model, "one two three")
