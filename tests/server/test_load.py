@@ -25,7 +25,7 @@ from stapes.output import srt, vtt
 from stapes.server.served import Served
 
 CLIENTS = 32
-SECONDS = 4.0
+SECONDS = float(os.environ.get("STAPES_LOAD_SECONDS", "4"))  # 60 is the full test
 NAMES = list(EXPECTED)
 ROUTE = "/v1/audio/transcriptions"
 
