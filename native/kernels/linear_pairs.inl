@@ -13,7 +13,9 @@ STAPES_INLINE void widen_quad(const VI* quad, int16_t* wide) {
 }
 
 struct Q8 {
-    static constexpr size_t bytes = kQ8BlockBytes, few_rows = 24;
+    static constexpr size_t bytes = kQ8BlockBytes;
+    // Two tiles side by side are faster so than by slices, however many the rows.
+    static constexpr size_t few_rows = kFewTiles > 1 ? size_t(-1) : 24;
     // One block -> [16 pairs][16 outputs][2] int16.
     static void widen(const uint8_t* block, int16_t* wide) {
         for (int i = 0; i < kBlock * kTile; i += 4 * kTile) {
@@ -45,11 +47,12 @@ struct Q4 {
 };
 #endif
 
-// sum = fma(float(isum), ws * xs, sum), for the parts of a tile.
+// sum = fma(float(isum), ws * xs, sum), for V vectors of outputs.
+template <int V>
 STAPES_INLINE void join_block(const VI* isum, const VF* ws, float xs, VF* sum) {
     VF scale = vf_set1(xs);
-    for (int p = 0; p < kParts; ++p)
-        sum[p] = vf_fma(vi_to_float(isum[p]), vf_mul(ws[p], scale), sum[p]);
+    for (int v = 0; v < V; ++v)
+        sum[v] = vf_fma(vi_to_float(isum[v]), vf_mul(ws[v], scale), sum[v]);
 }
 
 STAPES_INLINE void load_scales(const uint8_t* block, VF* ws) {
@@ -57,28 +60,29 @@ STAPES_INLINE void load_scales(const uint8_t* block, VF* ws) {
     for (int p = 0; p < kParts; ++p) ws[p] = vf_load_f16(scales + p * kLanes);
 }
 
-template <int R>
-STAPES_INLINE void few_block(const Q8&, const uint8_t* block, const LinearJob& job, size_t row,
-                             size_t b, VI (*isum)[kParts]) {
-    const uint8_t* q = block + kTile * 2;
+// The integer sums of R rows and T tiles over block b, whose weights lie `stride` apart.
+template <int R, int T>
+STAPES_INLINE void few_block(const Q8&, const uint8_t* block, size_t stride, const LinearJob& job,
+                             size_t row, size_t b, VI (*isum)[T * kParts]) {
     const int16_t* x = job.xq.words + row * job.xq.stride + b * kBlock;
 #pragma GCC unroll 8
     for (int quad = 0; quad < kBlock / 4; ++quad) {
-        VI even[kParts], odd[kParts];
-        for (int p = 0; p < kParts; ++p) {
-            VI w = vi_load(q + quad * 4 * kTile + p * 4 * kLanes);
-            even[p] = vi_even_i8(w), odd[p] = vi_odd_i8(w);
+        VI even[T * kParts], odd[T * kParts];
+        for (int v = 0; v < T * kParts; ++v) {
+            const uint8_t* q = block + v / kParts * stride + kTile * 2 + quad * 4 * kTile;
+            VI w = vi_load(q + v % kParts * 4 * kLanes);
+            even[v] = vi_even_i8(w), odd[v] = vi_odd_i8(w);
         }
         for (int r = 0; r < R; ++r) {
             const int16_t* values = x + r * job.xq.stride + quad * 4;
             VI first = vi_set1_pair(values), second = vi_set1_pair(values + 2);
-            for (int p = 0; p < kParts; ++p) {
-                isum[r][p] = vi_madd(isum[r][p], even[p], first);
-                pin(isum[r][p]);
+            for (int v = 0; v < T * kParts; ++v) {
+                isum[r][v] = vi_madd(isum[r][v], even[v], first);
+                pin(isum[r][v]);
             }
-            for (int p = 0; p < kParts; ++p) {
-                isum[r][p] = vi_madd(isum[r][p], odd[p], second);
-                pin(isum[r][p]);
+            for (int v = 0; v < T * kParts; ++v) {
+                isum[r][v] = vi_madd(isum[r][v], odd[v], second);
+                pin(isum[r][v]);
             }
         }
     }
@@ -89,9 +93,9 @@ STAPES_INLINE void few_block(const Q8&, const uint8_t* block, const LinearJob& j
 #elif defined(STAPES_AVX2)
 // Unsigned nibbles by signed bytes: a lane of 16 bits takes 8 sums of two products of at most
 // 15 * 127, 30,480 in all. The offset of 8 is taken out through the sum of the activations.
-template <int R>
-STAPES_INLINE void few_block(const Q4&, const uint8_t* block, const LinearJob& job, size_t row,
-                             size_t b, VI (*isum)[kParts]) {
+template <int R, int T>
+STAPES_INLINE void few_block(const Q4&, const uint8_t* block, size_t, const LinearJob& job,
+                             size_t row, size_t b, VI (*isum)[kParts]) {
     const uint8_t* q = block + kTile * 2;
     const int8_t* x = job.xq.bytes + row * job.xq.stride + b * kBlock;
 #pragma GCC unroll 4
@@ -113,9 +117,9 @@ STAPES_INLINE void few_block(const Q4&, const uint8_t* block, const LinearJob& j
     }
 }
 #else
-template <int R>
-STAPES_INLINE void few_block(const Q4&, const uint8_t* block, const LinearJob& job, size_t row,
-                             size_t b, VI (*isum)[kParts]) {
+template <int R, int T>
+STAPES_INLINE void few_block(const Q4&, const uint8_t* block, size_t, const LinearJob& job,
+                             size_t row, size_t b, VI (*isum)[kParts]) {
     int16_t wide[kBlock * kTile];
     Q4::widen(block, wide);
     for (int pair = 0; pair < kBlock / 2; ++pair)
@@ -127,43 +131,49 @@ STAPES_INLINE void few_block(const Q4&, const uint8_t* block, const LinearJob& j
 }
 #endif
 
-// R rows, one tile, straight from packed weights.
-template <class Q, int R>
+// R rows, T tiles, straight from packed weights.
+template <class Q, int R, int T>
 static void few_pairs(const LinearJob& job, size_t row, size_t tile) {
-    const size_t blocks = ceil_div(job.in, kBlock);
-    const uint8_t* w = job.weights + tile * blocks * Q::bytes;
+    constexpr int V = T * kParts;
+    const size_t blocks = ceil_div(job.in, kBlock), stride = blocks * Q::bytes;
+    const uint8_t* w = job.weights + tile * stride;
     const float* xs = job.xq.scales + row * job.xq.block_stride;
-    VF sum[R][kParts];
+    VF sum[R][V];
     for (int r = 0; r < R; ++r)
-        for (int p = 0; p < kParts; ++p) sum[r][p] = vf_zero();
+        for (int v = 0; v < V; ++v) sum[r][v] = vf_zero();
     for (size_t b = 0; b < blocks; ++b, w += Q::bytes) {
-        for (size_t line = 0; line < Q::bytes; line += 64) prefetch(w + kPrefetchBytes + line);
-        VI isum[R][kParts];
+        VI isum[R][V];
+        VF ws[V];
+        for (int t = 0; t < T; ++t)
+            for (size_t line = 0; line < Q::bytes; line += 64)
+                prefetch(w + t * stride + kPrefetchBytes + line);
         for (int r = 0; r < R; ++r)
-            for (int p = 0; p < kParts; ++p) isum[r][p] = vi_zero();
-        few_block<R>(Q{}, w, job, row, b, isum);
-        VF ws[kParts];
-        load_scales(w, ws);
+            for (int v = 0; v < V; ++v) isum[r][v] = vi_zero();
+        few_block<R, T>(Q{}, w, stride, job, row, b, isum);
+        for (int t = 0; t < T; ++t) load_scales(w + t * stride, ws + t * kParts);
         for (int r = 0; r < R; ++r)
-            join_block(isum[r], ws, xs[size_t(r) * job.xq.block_stride + b], sum[r]);
+            join_block<V>(isum[r], ws, xs[size_t(r) * job.xq.block_stride + b], sum[r]);
     }
-    for (int r = 0; r < R; ++r) finish(job, row + r, tile, sum[r]);
+    for (int r = 0; r < R; ++r) finish_tiles<T>(job, row + r, tile, sum[r]);
 }
 
-template <class Q>
+template <class Q, int T>
 struct FewPairs {
     const LinearJob& job;
     size_t tile;
     template <int R>
     void run(size_t row) const {
-        few_pairs<Q, R>(job, row, tile);
+        few_pairs<Q, R, T>(job, row, tile);
     }
 };
 
 template <class Q>
 static void few_pairs_rows(const LinearJob& job, size_t first, size_t last) {
-    for (size_t tile = first; tile < last; ++tile)
-        by_rows<4>(job.rows, FewPairs<Q>{job, tile});
+    size_t tile = first;
+    if (job.rows > kSingleTileRows)
+        for (; tile + kFewTiles <= last; tile += kFewTiles)
+            by_rows<kFewRows>(job.rows, FewPairs<Q, kFewTiles>{job, tile});
+    for (; tile < last; ++tile) by_rows<4>(job.rows, FewPairs<Q, 1>{job, tile});
 }
 
 // R rows by 16 outputs over widened blocks [blocks][16 pairs][16 outputs][2] with their scales

@@ -3,6 +3,7 @@
 constexpr int kLanes = 8;
 constexpr bool kNibbleProducts = true;
 constexpr int kPanelRows = 6;  // with 2 vectors of outputs: 12 sums in 16 registers
+constexpr int kFewTiles = 1, kFewRows = 4;
 
 struct VF { __m256 v; };
 struct VI { __m256i v; };

@@ -3,6 +3,7 @@
 
 constexpr int kLanes = 16;
 constexpr int kPanelRows = 12;  // 12 integer and 12 float sums in 32 registers
+constexpr int kFewTiles = 2, kFewRows = 6;  // as many sums, and every broadcast serves two products
 
 struct VF { __m512 v; };
 struct VI { __m512i v; };

@@ -3,6 +3,7 @@
 constexpr int kLanes = 8;
 constexpr bool kNibbleProducts = false;
 constexpr int kPanelRows = 6;
+constexpr int kFewTiles = 1, kFewRows = 4;
 
 struct VF { float v[kLanes]; };
 struct VI { int32_t v[kLanes]; };  // also read as eight pairs of int16
