@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import struct
 import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from socket import SHUT_RDWR
+from socket import SHUT_RD, SHUT_RDWR, SO_LINGER, SOL_SOCKET
 
 import numpy as np
 import pytest
@@ -43,6 +44,7 @@ class Fake:
     threads: set[str] = field(default_factory=set)
     waits: bool = False
     closed: bool = False
+    quiet: bool = False  # it hears no words
 
     def close(self) -> None:
         self.closed = True
@@ -76,6 +78,8 @@ class Fake:
             start = self.told / 2
             self.told += 1
             text = f"w{self.told - 1}"
+            if self.quiet:
+                return []
             return [LiveEvent("committed", text, start, start + 0.5, self.language, 0.01234)]
         self.final = True
         size = self.samples.size
@@ -280,29 +284,86 @@ def test_a_client_that_vanishes(live):
     assert live.worker.lanes["tiny-en"].running == 0
 
 
-def test_a_client_that_is_faster_than_the_worker_is_held_up(speech):
-    """What waits here is bounded; the rest stays with the client."""
+def test_a_client_that_is_faster_than_the_worker_is_heard_to_the_end(speech):
+    """The stream is given little at a time; the rest waits in a file."""
     factory = Factory(slow_s=0.02)
     with serving(Served({"tiny-en": speech}, open_stream=factory)) as running:
         with open_socket(running) as socket:
             socket.recv(timeout=20)
-            seconds = 60
-            most = 0.0
-
-            def send() -> None:
-                for _ in range(seconds):
-                    socket.send(pcm(tone(1)))
-                socket.send('{"type": "finish"}')
-
-            sending = threading.Thread(target=send)
-            sending.start()
-            while sending.is_alive():
-                lane = running.worker.lanes["tiny-en"]
-                most = max([most, *(task.behind_s for task in list(lane._running))])
+            seconds = 90
+            sound = pcm(np.linspace(-0.9, 0.9, seconds * RATE, dtype=np.float32))
+            for start in range(0, len(sound), 50_001):  # messages end within samples
+                socket.send(sound[start : start + 50_001])
+            socket.send('{"type": "finish"}')
+            (task,) = running.worker.lanes["tiny-en"]._running
+            ahead_s, held_s = task.behind_s, 0.0
+            while factory.made[0].told < seconds:
+                held_s = max(held_s, factory.made[0].waiting_s)
                 time.sleep(0.002)
             assert rest(socket)[-2]["text"] == str(seconds * RATE)
-            sending.join()
-        assert 0 < most < 30
+        assert ahead_s > 40
+        assert 0 < held_s < 25
+        heard = factory.made[0].samples
+        assert np.array_equal(heard, np.frombuffer(sound, "<i2").astype(np.float32) / 2**15)
+
+
+def leave_with_a_closing_frame(socket):
+    socket.socket.sendall(b"\x88\x80\0\0\0\0")  # and wait for no answer
+
+
+def leave_with_a_fin(socket):
+    socket.socket.shutdown(SHUT_RDWR)
+
+
+def leave_with_a_reset(socket):
+    socket.socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+    socket.socket.shutdown(SHUT_RD)  # ends the reading thread, so that close sends RST
+    socket.socket.close()
+
+
+WAYS = [leave_with_a_closing_frame, leave_with_a_fin, leave_with_a_reset]
+
+
+@pytest.mark.parametrize("leave", WAYS, ids=lambda way: way.__name__)
+def test_a_client_that_vanishes_far_ahead(speech, leave):
+    """Its place is free although minutes of its sound wait, and nothing is sent that would fail."""
+    factory = Factory(slow_s=0.05, quiet=True)
+    served = Served({"tiny-en": speech}, open_stream=factory)
+    with serving(served) as running, open_socket(running) as socket:
+        socket.recv(timeout=20)
+        for _ in range(120):
+            socket.send(pcm(tone(1)))
+        until(lambda: factory.made[0].told > 0)
+        leave(socket)
+        until(lambda: running.worker.places_taken == 0, 3)
+        assert factory.made[0].told < 120  # half of what was sent
+        until(lambda: factory.made[0].closed)
+
+
+def test_more_sound_than_may_wait(speech):
+    factory = Factory(slow_s=0.5)
+    served = Served({"tiny-en": speech}, open_stream=factory)
+    with serving(served, max_upload_bytes=2**20) as running:
+        with open_socket(running) as socket:
+            socket.recv(timeout=20)
+            with suppress(ConnectionClosed):
+                for _ in range(60):
+                    socket.send(pcm(tone(1)))
+            error = rest(socket)[-1]["error"]
+            assert "1.0 MB may" in error["message"]
+            assert error["type"] == "invalid_request_error"
+        until(lambda: running.worker.places_taken == 0)
+
+
+def test_a_client_that_sends_nothing(speech):
+    served = Served({"tiny-en": speech}, open_stream=Factory())
+    with serving(served, stream_idle_s=0.3) as running:
+        with open_socket(running) as socket:
+            ready, error = rest(socket)
+            assert ready["type"] == "ready"
+            assert error["error"]["code"] == "idle"
+            assert "0.3 s" in error["error"]["message"]
+        until(lambda: running.worker.places_taken == 0)
 
 
 def test_a_server_that_stops_ends_its_streams(speech):

@@ -24,11 +24,12 @@ class ServerConfig:
         port: TCP port; 0 takes one that is free.
         api_keys: keys of which each request must show one; () asks for none.
         insecure: permits an address that others can reach without keys.
-        max_upload_bytes: of one request, counted as they come.
+        max_upload_bytes: of one request, counted as they come; of a live stream, those that wait.
         max_queue: requests to a model that may wait beside those that run.
         max_streams: live streams of a model at once.
         limits: of what reading one recording may cost.
         idle_s: seconds for which an upload may pause.
+        stream_idle_s: seconds for which a live stream may pause.
         stop_s: seconds that a server which is told to stop waits for running requests.
 
     Raises:
@@ -44,6 +45,7 @@ class ServerConfig:
     max_streams: int = 8
     limits: ReadingLimits = _LIMITS
     idle_s: float = 30.0
+    stream_idle_s: float = 300.0
     stop_s: float = 300.0
 
     def __post_init__(self) -> None:

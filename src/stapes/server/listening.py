@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -30,8 +31,6 @@ from stapes.server.transcriptions import forced_language
 router = APIRouter()
 
 PROTOCOL = "stapes"
-_MOST_BEHIND_S = 20.0  # of sound that waits for the worker; then the client is not read
-_PAUSE_S = 0.05  # before looking again whether the worker has caught up
 _POLICY, _BAD_DATA, _LATER, _FAILED, _NORMAL = 1008, 1007, 1013, 1011, 1000
 
 
@@ -101,11 +100,13 @@ async def _serve(socket: WebSocket, shared: Shared) -> None:
     with shared.worker.reserve(name, live=True) as place:
         channel = Channel(None)  # the client is watched by reading from it
         task = LiveTask(
-            channel.tell, lambda batch: open_stream(model, forced, fields.prompt, batch)
+            channel.tell,
+            lambda batch: open_stream(model, forced, fields.prompt, batch),
+            shared.config.max_upload_bytes,
         )
         place.submit(task)
         await socket.send_json({"type": "ready", "model": name, "sample_rate": fields.sample_rate})
-        reading = asyncio.create_task(_read(socket, task, fields))
+        reading = asyncio.create_task(_read(socket, task, fields, shared.config.stream_idle_s))
         sending = asyncio.create_task(_send(socket, channel))
         try:
             await _both(reading, sending)
@@ -125,11 +126,14 @@ async def _both(reading: asyncio.Task[None], sending: asyncio.Task[None]) -> Non
     await sending
 
 
-async def _read(socket: WebSocket, task: LiveTask, fields: ListenFields) -> None:
-    """Hand sound on until the client says that it has ended."""
+async def _read(socket: WebSocket, task: LiveTask, fields: ListenFields, idle_s: float) -> None:
+    """Hand sound on until the client says that it has ended.
+
+    However far ahead the client is, it is read on: only so is its end seen at once.
+    """
     reader = PcmReader(fields.sample_rate, fields.encoding)
     while True:
-        message = await socket.receive()
+        message = await _next(socket, idle_s)
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", _NORMAL))
         if message.get("bytes") is not None:
@@ -138,9 +142,17 @@ async def _read(socket: WebSocket, task: LiveTask, fields: ListenFields) -> None
             task.push(reader.finish())
             task.end()
             break
-        while task.behind_s > _MOST_BEHIND_S:
-            await asyncio.sleep(_PAUSE_S)
     await _until_closed(socket)
+
+
+async def _next(socket: WebSocket, idle_s: float) -> Mapping[str, Any]:
+    """The next message. ApiError when none comes for so many seconds."""
+    try:
+        return await asyncio.wait_for(socket.receive(), idle_s)
+    except asyncio.TimeoutError as error:  # noqa: UP041  (Python 3.10 has two of them)
+        raise ApiError(
+            408, f"Nothing was sent for {idle_s:g} s, and the stream not finished.", None, "idle"
+        ) from error
 
 
 async def _until_closed(socket: WebSocket) -> None:

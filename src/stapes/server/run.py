@@ -21,9 +21,9 @@ _LOOK_S = 0.1  # how often a server that is stopping looks whether all is done
 _START_S = 0.01  # between looks whether it has started
 _GRACE_S = 5  # for responses that are being sent, and uploads; the work is done
 _MOST_MESSAGE_BYTES = 2**20  # of a WebSocket
-# A stream that is held up is not read, and its client's pong waits behind the sound in the sockets'
-# buffers: some megabytes, minutes at 16 kHz.
-_PONG_S = 300.0
+# The pong of a client that sends as fast as it can waits behind the sound in the sockets' buffers:
+# some megabytes, which a slow network takes a while to carry.
+_PONG_S = 60.0
 
 
 class StoppingServer(uvicorn.Server):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -12,8 +11,12 @@ from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE
 from stapes.decoder import Batch, Generation
+from stapes.server.scheduling.backlog import Backlog
 from stapes.server.scheduling.lane import Lane
 from stapes.server.scheduling.task import Task, Tell, Update
+
+_MOST_FED_S = 20.0  # of sound that a stream holds and has not looked at; the rest waits outside it
+_FED_AT_ONCE = SAMPLE_RATE  # samples
 
 
 @dataclass(frozen=True)
@@ -78,17 +81,20 @@ class LiveTask(Task):
     Args:
         tell: see `Task`.
         open_stream: makes the stream, in the worker's thread, given the batch that it shares.
+        most_bytes: of sound that may wait, 4 a sample.
     """
 
     live = True
 
-    def __init__(self, tell: Tell, open_stream: Callable[[Batch], LiveStream]) -> None:
+    def __init__(
+        self, tell: Tell, open_stream: Callable[[Batch], LiveStream], most_bytes: int = 2**29
+    ) -> None:
         super().__init__(tell)
         self._open_stream = open_stream
         self._stream: LiveStream | None = None
         self._wake: Callable[[], None] = lambda: None
-        self._incoming: deque[NDArray[np.float32]] = deque()
-        self._pushed = self._fed = 0
+        self._backlog = Backlog(most_bytes)
+        self._pushed = 0
         self._ended = self._told_end = self._finished = False
 
     # -- from any thread -------------------------------------------------------------------------
@@ -103,14 +109,18 @@ class LiveTask(Task):
         """Seconds of sound that were pushed and not looked at yet."""
         stream = self._stream
         waiting_s = 0.0 if stream is None else stream.waiting_s
-        return (self._pushed - self._fed) / SAMPLE_RATE + waiting_s
+        return len(self._backlog) / SAMPLE_RATE + waiting_s
 
     def push(self, samples: NDArray[np.float32]) -> None:
-        """The next samples, f32 [n], mono 16 kHz, from one thread; dropped behind the end."""
+        """The next samples, f32 [n], mono 16 kHz, from one thread; dropped behind the end.
+
+        Raises:
+            RequestError, OSError: as `Backlog.push`.
+        """
         if self._ended:
             return
+        self._backlog.push(samples)
         self._pushed += samples.size
-        self._incoming.append(samples)
         self._wake()
 
     def end(self) -> None:
@@ -138,15 +148,15 @@ class LiveTask(Task):
         ended = self._ended  # looked at first: sound that was pushed before it is in the queue
         if not self._told_end:
             self._feed(self._stream)
-        if ended and not self._told_end:
+        if ended and not self._told_end and not len(self._backlog):
             self._stream.end()
             self._told_end = True
         if self._stream.pending:
             for event in self._stream.poll():
                 self.tell(Update(event))
             return True
-        self._finished = ended
-        return ended
+        self._finished = self._told_end
+        return self._finished
 
     def owns(self, generation: Generation) -> bool:
         """See `Task`: the stream looks itself whether its answer is finished."""
@@ -166,13 +176,12 @@ class LiveTask(Task):
 
     def close(self) -> None:
         """See `Task`."""
-        self._incoming.clear()
+        self._ended = True
+        self._backlog.close()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
 
     def _feed(self, stream: LiveStream) -> None:
-        while self._incoming:
-            samples = self._incoming.popleft()
-            stream.feed(samples)
-            self._fed += samples.size
+        while len(self._backlog) and (not stream.pending or stream.waiting_s < _MOST_FED_S):
+            stream.feed(self._backlog.take(_FED_AT_ONCE))
