@@ -296,6 +296,7 @@ def test_a_second_signal_ends_at_once(process):
     started.stderr.readline()
     ended = time.perf_counter()
     started.send_signal(signal.SIGTERM)
-    started.wait(30)
+    assert started.wait(30) == 130
     assert time.perf_counter() - ended < 15
+    assert started.stderr.read() == "stapes: stopped at once.\n"
     asking.join(30)

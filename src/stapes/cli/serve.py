@@ -14,7 +14,7 @@ import click
 
 from stapes.api import DEFAULT_MODEL
 from stapes.cli import messages
-from stapes.cli.exits import DONE
+from stapes.cli.exits import DONE, INTERRUPTED
 from stapes.cli.loading import open_aligner
 from stapes.cli.parameters import model_options
 from stapes.cli.progress import reporter_for_stderr
@@ -183,9 +183,9 @@ def serve(
         messages.note(f"serving at http://{shown}:{port} (API: http://{shown}:{port}/v1)")
         if not config.is_local and not config.api_keys:
             messages.warning("--insecure", "anybody who reaches this address can use the server.")
-        run(app, config, listening, _say_stopping)
-    messages.note("stopped.")
-    return DONE
+        broken_off = run(app, config, listening, _say_stopping)
+    messages.note("stopped at once." if broken_off else "stopped.")
+    return INTERRUPTED if broken_off else DONE
 
 
 def named(model: str) -> tuple[str, str]:

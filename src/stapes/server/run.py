@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -50,6 +51,8 @@ class StoppingServer(uvicorn.Server):
         del sig, frame
         if self._told is not None:
             self.should_exit = self.force_exit = True
+            # uvicorn would write how each thing that is broken off was broken off.
+            logging.getLogger("uvicorn.error").disabled = True
             return
         self._told = time.monotonic()
 
@@ -97,11 +100,12 @@ def settings(app: App) -> uvicorn.Config:
 
 def run(
     app: App, config: ServerConfig, listening: socket.socket, on_stop: Callable[[int], None]
-) -> None:
-    """Serve until a signal comes, SIGINT or SIGTERM."""
+) -> bool:
+    """Serve until a signal comes, SIGINT or SIGTERM; whether a second one broke requests off."""
     server = StoppingServer(settings(app), app, config.stop_s, on_stop)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(server.serve(sockets=[listening]))
+    return server.force_exit
 
 
 @contextlib.contextmanager
