@@ -177,16 +177,10 @@ static void few_pairs_rows(const LinearJob& job, size_t first, size_t last) {
 }
 
 // R rows by 16 outputs over widened blocks [blocks][16 pairs][16 outputs][2] with their scales
-// [blocks][16]; sums [R][16] are carried along. Where there are registers enough they stay in them.
+// [blocks][16]; sums [R][16] are carried along.
 template <int R>
 static void panel_pairs(const int16_t* w, const float* ws, size_t blocks, const int16_t* x,
                         size_t x_stride, const float* xs, size_t xs_stride, float* sums) {
-    constexpr bool held = kParts == 1;
-    VF sum[R];
-    if constexpr (held) {
-#pragma GCC unroll 12
-        for (int r = 0; r < R; ++r) sum[r] = vf_load(sums + r * kTile);
-    }
     for (size_t b = 0; b < blocks; ++b, w += kBlock * kTile, x += kBlock) {
         VI isum[R][kParts];
 #pragma GCC unroll 12
@@ -211,18 +205,9 @@ static void panel_pairs(const int16_t* w, const float* ws, size_t blocks, const 
             for (int p = 0; p < kParts; ++p) {
                 float* s = sums + r * kTile + p * kLanes;
                 VF both = vf_mul(vf_load(ws + b * kTile + p * kLanes), scale);
-                VF before = held ? sum[r] : vf_load(s);
-                VF after = vf_fma(vi_to_float(isum[r][p]), both, before);
-                if constexpr (held)
-                    sum[r] = after;
-                else
-                    vf_store(s, after);
+                vf_store(s, vf_fma(vi_to_float(isum[r][p]), both, vf_load(s)));
             }
         }
-    }
-    if constexpr (held) {
-#pragma GCC unroll 12
-        for (int r = 0; r < R; ++r) vf_store(sums + r * kTile, sum[r]);
     }
 }
 
