@@ -232,3 +232,27 @@ def test_help_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("after", ["import of stapes.cli", "call"])
+def test_an_interrupt_at_the_very_beginning(after, tmp_path):
+    """Ctrl-C may come before there is a command."""
+    raising = "raise KeyboardInterrupt"
+    if after == "call":
+        raising = f"def main(): {raising}"
+    package = tmp_path / "stapes_cli_stand_in.py"
+    package.write_text(raising)
+    program = (
+        "import sys, importlib.abc, importlib.util\n"
+        "class Finder(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'stapes.cli':\n"
+        f"            return importlib.util.spec_from_file_location(name, {str(package)!r})\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from stapes.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (130, "stapes: error: interrupted.\n")
