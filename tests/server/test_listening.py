@@ -142,13 +142,13 @@ def test_a_stream(live, factory):
         *events, final, done = rest(socket)
         assert socket.close_code == 1000
     assert [event["text"] for event in events] == ["w0", "w1", "w2", "w3"]
+    assert 0.012 <= events[1].pop("lag_s") < 10
     assert events[1] == {
         "type": "committed",
         "text": "w1",
         "start_s": 0.5,
         "end_s": 1.0,
         "language": "English",
-        "lag_s": 0.012,
     }
     assert (final["type"], final["text"]) == ("final", str(sound.size))
     assert done == {"type": "done"}
@@ -286,7 +286,7 @@ def test_a_client_that_vanishes(live):
 
 def test_a_client_that_is_faster_than_the_worker_is_heard_to_the_end(speech):
     """The stream is given little at a time; the rest waits in a file."""
-    factory = Factory(slow_s=0.02)
+    factory = Factory(slow_s=0.03)
     with serving(Served({"tiny-en": speech}, open_stream=factory)) as running:
         with open_socket(running) as socket:
             socket.recv(timeout=20)
@@ -300,8 +300,10 @@ def test_a_client_that_is_faster_than_the_worker_is_heard_to_the_end(speech):
             while factory.made[0].told < seconds:
                 held_s = max(held_s, factory.made[0].waiting_s)
                 time.sleep(0.002)
-            assert rest(socket)[-2]["text"] == str(seconds * RATE)
-        assert ahead_s > 40
+            *_, late, final, _ = rest(socket)
+            assert final["text"] == str(seconds * RATE)
+        assert ahead_s > 25
+        assert 2 < late["lag_s"] < 60  # from when it came here, not from when it was fed
         assert 0 < held_s < 25
         heard = factory.made[0].samples
         assert np.array_equal(heard, np.frombuffer(sound, "<i2").astype(np.float32) / 2**15)
@@ -335,7 +337,7 @@ def test_a_client_that_vanishes_far_ahead(speech, leave):
             socket.send(pcm(tone(1)))
         until(lambda: factory.made[0].told > 0)
         leave(socket)
-        until(lambda: running.worker.places_taken == 0, 3)
+        until(lambda: running.worker.places_taken == 0, 5)
         assert factory.made[0].told < 120  # half of what was sent
         until(lambda: factory.made[0].closed)
 
@@ -350,8 +352,8 @@ def test_more_sound_than_may_wait(speech):
                 for _ in range(60):
                     socket.send(pcm(tone(1)))
             error = rest(socket)[-1]["error"]
-            assert "1.0 MB may" in error["message"]
-            assert error["type"] == "invalid_request_error"
+            assert "More than 1 MB of sound would wait" in error["message"]
+            assert error["code"] == "does_not_fit"
         until(lambda: running.worker.places_taken == 0)
 
 
@@ -361,7 +363,7 @@ def test_a_client_that_sends_nothing(speech):
         with open_socket(running) as socket:
             ready, error = rest(socket)
             assert ready["type"] == "ready"
-            assert error["error"]["code"] == "idle"
+            assert error["error"]["code"] == "too_slow"
             assert "0.3 s" in error["error"]["message"]
         until(lambda: running.worker.places_taken == 0)
 

@@ -149,10 +149,9 @@ async def _next(socket: WebSocket, idle_s: float) -> Mapping[str, Any]:
     """The next message. ApiError when none comes for so many seconds."""
     try:
         return await asyncio.wait_for(socket.receive(), idle_s)
-    except asyncio.TimeoutError as error:  # noqa: UP041  (Python 3.10 has two of them)
-        raise ApiError(
-            408, f"Nothing was sent for {idle_s:g} s, and the stream not finished.", None, "idle"
-        ) from error
+    except TimeoutError:
+        reason = f"Nothing came for {idle_s:g} s, and no end of the stream."
+        raise ApiError(408, reason, None, "too_slow") from None
 
 
 async def _until_closed(socket: WebSocket) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -87,13 +87,14 @@ class LiveTask(Task):
     live = True
 
     def __init__(
-        self, tell: Tell, open_stream: Callable[[Batch], LiveStream], most_bytes: int = 2**29
+        self, tell: Tell, open_stream: Callable[[Batch], LiveStream], most_bytes: int
     ) -> None:
         super().__init__(tell)
         self._open_stream = open_stream
         self._stream: LiveStream | None = None
         self._wake: Callable[[], None] = lambda: None
         self._backlog = Backlog(most_bytes)
+        self._waited_s = 0.0  # what was fed last, before it was
         self._pushed = 0
         self._ended = self._told_end = self._finished = False
 
@@ -115,7 +116,7 @@ class LiveTask(Task):
         """The next samples, f32 [n], mono 16 kHz, from one thread; dropped behind the end.
 
         Raises:
-            RequestError, OSError: as `Backlog.push`.
+            CapacityError, RequestError: as `Backlog.push`.
         """
         if self._ended:
             return
@@ -153,7 +154,7 @@ class LiveTask(Task):
             self._told_end = True
         if self._stream.pending:
             for event in self._stream.poll():
-                self.tell(Update(event))
+                self.tell(Update(replace(event, lag_s=event.lag_s + self._waited_s)))
             return True
         self._finished = self._told_end
         return self._finished
@@ -184,4 +185,5 @@ class LiveTask(Task):
 
     def _feed(self, stream: LiveStream) -> None:
         while len(self._backlog) and (not stream.pending or stream.waiting_s < _MOST_FED_S):
-            stream.feed(self._backlog.take(_FED_AT_ONCE))
+            samples, self._waited_s = self._backlog.take(_FED_AT_ONCE)
+            stream.feed(samples)
