@@ -97,6 +97,10 @@ inline size_t attend_scratch_floats(size_t queries, size_t head_dim) {
            (kKeyTile + kKeyBlock) * round_up(head_dim, kTile);
 }
 
+// With more rows than kOneTileRows, linear_tiles is best given this many tiles, or a multiple. Up to
+// there memory is the limit, which one tile at a time suits.
+constexpr size_t kOneTileRows = 4;
+constexpr size_t kTilesTogether = 2;
 // Scratch of linear_tiles, per thread: widened weights and the running sums of a block of rows.
 constexpr size_t kLinearScratchFloats = 512 * kTile + 192 * kTile + 64 * kTile + 256;
 

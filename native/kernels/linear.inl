@@ -9,7 +9,6 @@
 // slice of them first, give the same bits.
 
 constexpr int kParts = kTile / kLanes;  // vectors that hold the outputs of a tile
-constexpr size_t kSingleTileRows = 4;   // up to here memory is the limit, which one tile at a time suits
 constexpr size_t kFewWordRows = 8;      // up to here f32 and bf16 weights are read directly
 constexpr size_t kRowBlock = 192;       // rows whose running sums are kept in scratch
 constexpr size_t kSliceBlocks = 16;     // blocks of a widened slice: 16 KB of int16
@@ -40,11 +39,6 @@ STAPES_INLINE void finish(const LinearJob& job, size_t row, size_t tile, const V
         vf_store(target + p * kLanes, activate(sum, job.activation));
     }
     if (valid < kTile) memcpy(y, padded_y, valid * sizeof(float));
-}
-
-template <int T>
-STAPES_INLINE void finish_tiles(const LinearJob& job, size_t row, size_t tile, const VF* sums) {
-    for (int t = 0; t < T; ++t) finish(job, row, tile + t, sums + t * kParts);
 }
 
 // Calls f.run<R>(first row) for `rows` rows in groups of N and a tail.

@@ -154,7 +154,8 @@ static void few_pairs(const LinearJob& job, size_t row, size_t tile) {
         for (int r = 0; r < R; ++r)
             join_block<V>(isum[r], ws, xs[size_t(r) * job.xq.block_stride + b], sum[r]);
     }
-    for (int r = 0; r < R; ++r) finish_tiles<T>(job, row + r, tile, sum[r]);
+    for (int r = 0; r < R; ++r)
+        for (int t = 0; t < T; ++t) finish(job, row + r, tile + t, sum[r] + t * kParts);
 }
 
 template <class Q, int T>
@@ -170,7 +171,7 @@ struct FewPairs {
 template <class Q>
 static void few_pairs_rows(const LinearJob& job, size_t first, size_t last) {
     size_t tile = first;
-    if (job.rows > kSingleTileRows)
+    if (job.rows > kOneTileRows)
         for (; tile + kFewTiles <= last; tile += kFewTiles)
             by_rows<kFewRows>(job.rows, FewPairs<Q, kFewTiles>{job, tile});
     for (; tile < last; ++tile) by_rows<4>(job.rows, FewPairs<Q, 1>{job, tile});

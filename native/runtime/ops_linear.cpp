@@ -5,7 +5,6 @@ namespace stapes {
 
 namespace {
 
-constexpr size_t kTilesTogether = 2;       // what kernels read side by side, when there are some rows
 constexpr size_t kGrainBytes = 64 * 1024;  // packed weights handed to a thread at a time, few rows
 // Of very many rows so many pass through all tiles before the next ones: they are read again for every
 // tile, from the caches. 2304 rows at once are a tenth to a sixth slower.
@@ -38,7 +37,8 @@ void run_linear(const Op& op, const Frame& frame) {
     }
     auto scratch = engine.per_thread(kLinearScratchFloats * sizeof(float));
     size_t bytes = tile_bytes(w.format, w.in);
-    size_t grain = std::max(rows > 4 ? kTilesTogether : 1, rows > 8 ? 0 : kGrainBytes / bytes);
+    const size_t least = rows > kOneTileRows ? kTilesTogether : 1;
+    const size_t grain = rows > 8 ? least : std::max(least, kGrainBytes / bytes);
     const size_t tiles = ceil_div(w.out, kTile), parts = ceil_div(rows, kRowsTogether);
     if (parts == 1)
         return engine.pool().parallel(tiles, grain, [&](size_t first, size_t last, int t) {

@@ -78,3 +78,13 @@ def test_how_long_samples_waited() -> None:
     assert backlog.take(50)[1] == 0
     backlog.push(np.zeros(50, np.float32))
     assert backlog.take(50)[1] == 0
+
+
+def test_messages_that_come_together_have_the_time_of_the_first() -> None:
+    now = [0.0]
+    backlog = Backlog(2**29, lambda: now[0])
+    for came in (0.0, 0.0625, 0.125):
+        now[0] = came
+        backlog.push(np.zeros(10, np.float32))
+    now[0] = 1.0
+    assert [backlog.take(10)[1] for _ in range(3)] == [1.0, 1.0, 0.875]
