@@ -63,7 +63,9 @@ struct PyMatrix {
             throw std::invalid_argument("a packed matrix has the wrong number of bytes");
         need_aligned(data.data(), format == "f32" ? 4 : 2, "a packed matrix");
     }
-    Matrix view() const { return {format_named(format), out, in, data.data()}; }
+    Matrix view(int q8_peak = kFinePeak) const {
+        return {format_named(format), out, in, data.data(), format == "q8" ? q8_peak : kBytePeak};
+    }
 };
 
 using ViewTuple = std::tuple<int, size_t, size_t, size_t, size_t>;
@@ -93,6 +95,13 @@ OpDescription to_op(const OpTuple& t) {
     return op;
 }
 
+// The largest activation beside q8 weights, which has a sign and these bits less one.
+int peak_of(int activation_bits) {
+    if (activation_bits == 13) return kFinePeak;
+    if (activation_bits == 9) return kCoarsePeak;
+    throw std::invalid_argument("activations have 13 bits or 9");
+}
+
 // A plan together with the arrays that its matrices and vectors live in.
 struct PyPlan {
     std::vector<PyMatrix> matrices;
@@ -101,7 +110,7 @@ struct PyPlan {
 
     PyPlan(std::vector<std::string> dims, const std::vector<BufferTuple>& buffer_tuples,
            const std::vector<OpTuple>& op_tuples, std::vector<PyMatrix> matrices_,
-           std::vector<Floats> vectors_)
+           std::vector<Floats> vectors_, int activation_bits)
         : matrices(std::move(matrices_)), vectors(std::move(vectors_)) {
         std::vector<Buffer> buffers;
         std::vector<OpDescription> ops;
@@ -109,7 +118,8 @@ struct PyPlan {
         std::vector<Vector> vector_views;
         for (const BufferTuple& t : buffer_tuples) buffers.push_back(to_buffer(t));
         for (const OpTuple& t : op_tuples) ops.push_back(to_op(t));
-        for (const PyMatrix& m : matrices) matrix_views.push_back(m.view());
+        const int q8_peak = peak_of(activation_bits);
+        for (const PyMatrix& m : matrices) matrix_views.push_back(m.view(q8_peak));
         for (const Floats& v : vectors) {
             need_aligned(v.data(), sizeof(float), "plan");
             vector_views.push_back({v.data(), v.size()});
@@ -242,9 +252,9 @@ NB_MODULE(_native, m) {
 
     nb::class_<PyPlan>(m, "Plan")
         .def(nb::init<std::vector<std::string>, const std::vector<BufferTuple>&,
-                      const std::vector<OpTuple>&, std::vector<PyMatrix>, std::vector<Floats>>(),
+                      const std::vector<OpTuple>&, std::vector<PyMatrix>, std::vector<Floats>, int>(),
              nb::arg("dims"), nb::arg("buffers"), nb::arg("ops"), nb::arg("matrices"),
-             nb::arg("vectors"))
+             nb::arg("vectors"), nb::arg("activation_bits") = 13)
         .def("run", &PyPlan::run, nb::arg("engine"), nb::arg("counts"),
              nb::arg("arrays").noconvert(), nb::arg("caches"),
              nb::arg("end_times").noconvert() = nb::none());

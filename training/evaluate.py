@@ -1,6 +1,7 @@
 """Step 5: word error rates.
 
     python -m training.evaluate --set human [--runtime stapes|transformers] [--weights f32|bf16|q8]
+        [--activation-bits 9|13] [--vad]
 
 Sets: `heldout` (voices never trained on, degraded as in training), `heldout-clean` (the same voices
 without noise, rooms and lines), `human` (recorded digits), `silence` (noise and silence only:
@@ -60,7 +61,7 @@ SETS: dict[str, Callable[[int], list[Clip]]] = {
 }
 
 
-def with_transformers(model: Path, weights: str) -> Transcriber:
+def with_transformers(model: Path, weights: str, activation_bits: int, vad: bool) -> Transcriber:
     """The reference implementation; f32 means bf16 weights computed in f32."""
     import torch
     from transformers import AutoProcessor, Qwen3ASRForConditionalGeneration
@@ -81,12 +82,12 @@ def with_transformers(model: Path, weights: str) -> Transcriber:
     return transcribe
 
 
-def with_stapes(model: Path, weights: str) -> Transcriber:
-    """This project's own runtime."""
+def with_stapes(model: Path, weights: str, activation_bits: int, vad: bool) -> Transcriber:
+    """This project's own runtime; clips are one piece each unless a speech detector cuts them."""
     import stapes
 
-    network = stapes.load(model, weights=weights)
-    return lambda samples: str(network.transcribe(samples, sample_rate=RATE).text)
+    network = stapes.load(model, weights=weights, activation_bits=activation_bits)
+    return lambda samples: str(network.transcribe(samples, sample_rate=RATE, vad=vad).text)
 
 
 RUNTIMES = {"transformers": with_transformers, "stapes": with_stapes}
@@ -122,20 +123,26 @@ def main() -> None:
     parser.add_argument("--set", choices=SETS, default="human")
     parser.add_argument("--runtime", choices=RUNTIMES, default="stapes")
     parser.add_argument("--weights", choices=("f32", "bf16", "q8"), default="f32")
+    parser.add_argument("--activation-bits", type=int, choices=(9, 13), default=9)
     parser.add_argument("--model", type=Path, default=BUNDLED)
     parser.add_argument("--clips", type=int, default=1000)
+    parser.add_argument(
+        "--vad", action="store_true", help="leave out what is no speech, as users do"
+    )
     parser.add_argument("--errors", action="store_true", help="print every clip that is wrong")
     args = parser.parse_args()
     try:
         clips = SETS[args.set](args.clips)
     except MissingRecordingsError as problem:
         raise SystemExit(str(problem)) from None
-    transcribe = RUNTIMES[args.runtime](args.model, args.weights)
+    transcribe = RUNTIMES[args.runtime](args.model, args.weights, args.activation_bits, args.vad)
     heard = [transcribe(clip.samples) for clip in clips]
     for clip, text in zip(clips, heard, strict=True):
         if args.errors and text != clip.words:
             print(f"{clip.voice}: said [{clip.words}] heard [{text}]")
     settings = {"set": args.set, "runtime": args.runtime, "weights": args.weights}
+    if args.weights == "q8":
+        settings["activation_bits"] = args.activation_bits
     print(json.dumps(settings | summary(clips, heard)))
 
 

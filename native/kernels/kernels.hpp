@@ -37,9 +37,16 @@ inline size_t tile_bytes(Format format, size_t in) {
     }
 }
 
-// A row of activations as whole numbers in blocks of 32, x = scale * value, of at most
-// activation_peak: as int16 with each quad in the order 0 2 1 3, and in q4 as int8, too, with the
-// sum of each block's values.
+// The largest whole number that an activation becomes beside quantised weights. Beside q8 it is one of
+// two: with kFinePeak a block's sum of 32 products of at most 128 * 4095 is still a float without
+// rounding; kCoarsePeak is what products of bytes can hold, the sign apart (linear_signs.inl). Beside
+// q4 it is kBytePeak, since its products of bytes are what makes it fast.
+constexpr int kFinePeak = 4095, kCoarsePeak = 255, kBytePeak = 127;
+
+// A row of activations as whole numbers in blocks of 32, x = scale * value, of at most a peak: as
+// int16 with each quad in the order 0 2 1 3; with kBytePeak as int8, too, and the sum of each block's
+// values. Where bytes can be multiplied, kCoarsePeak instead gives the 32 magnitudes of a block as
+// bytes and then a byte for each sign, 255 for minus; sums are those of the negatives' magnitudes.
 struct QuantizedRow {
     int8_t* bytes;
     int16_t* words;
@@ -47,9 +54,6 @@ struct QuantizedRow {
     float* scales;
 };
 
-// The largest activation beside weights of a format. With q8 a block's sum of 32 products of at most
-// 128 * 4095 is a float without rounding; in q4 the products of bytes are what makes it fast.
-constexpr int activation_peak(Format format) { return format == Format::q8 ? 4095 : 127; }
 struct QuantizedRows {
     const int8_t* bytes;
     const int16_t* words;
@@ -66,6 +70,7 @@ struct LinearJob {
     const float* x;          // [rows] at x_stride; f32 and bf16
     size_t x_stride;
     QuantizedRows xq;        // q8 and q4
+    int peak;                // of these
     float* y;                // [rows] at y_stride
     size_t y_stride;
     const float* bias;       // [out] or null
@@ -109,8 +114,8 @@ struct Kernels {
 
     // Tiles [first, last) of a linear layer, for all rows of the job.
     void (*linear_tiles)(const LinearJob& job, size_t first, size_t last, float* scratch);
-    // x[n], zero-padded to a multiple of 32, for weights of a format.
-    void (*quantize_row)(Format format, const float* x, size_t n, const QuantizedRow& row);
+    // x[n], zero-padded to a multiple of 32, as whole numbers of at most a peak.
+    void (*quantize_row)(int peak, const float* x, size_t n, const QuantizedRow& row);
     // One output row of packed weights, dequantised: an embedding look-up.
     void (*unpack_row)(Format format, const uint8_t* weights, size_t in, size_t row, float* y);
     // `outputs` <= 16 rows of a matrix, f32, into one tile. False when a value is not finite.

@@ -1,6 +1,6 @@
 // Linear layers on packed weights: what the formats share. Included by kernels.inl, once per
 // instruction set; linear_words.inl holds f32 and bf16, linear_pairs.inl q8, and q4 where
-// linear_bytes.inl does not.
+// linear_bytes.inl does not. linear_signs.inl holds q8 beside coarser activations.
 //
 // One output of one row is, in every regime:
 //   f32, bf16:  fma over the inputs in order, from 0
@@ -14,7 +14,7 @@ constexpr size_t kRowBlock = 192;       // rows whose running sums are kept in s
 constexpr size_t kSliceBlocks = 16;     // blocks of a widened slice: 16 KB of int16
 constexpr size_t kSliceWords = 256;     // inputs of a widened slice: 16 KB of f32
 constexpr size_t kPrefetchBytes = 2048;
-constexpr float kTinyPeak = 1e-34f;  // up to here a block is zeros: 4095 / peak would overflow
+constexpr float kTinyPeak = 1e-34f;  // up to here a block is zeros: kFinePeak / peak would overflow
 
 STAPES_INLINE VF activate(VF x, Activation activation) {
     if (activation == Activation::gelu) return vf_gelu(x);
@@ -59,6 +59,28 @@ STAPES_INLINE void by_rows(size_t rows, const F& f) {
     run_tail<N - 1>(rows - row, row, f);
 }
 
+// What a group of rows fetches while it passes the blocks of its tiles. The first group, which reads
+// them from memory, fetches ahead; the others, which find them in the caches, share out the blocks of
+// the tiles that come next.
+struct Fetch {
+    size_t block, step;  // of the next tiles: block, block + step, ...; step 0: ahead
+    Fetch(size_t rows, size_t row, size_t group)
+        : block(row / group - 1), step(row ? ceil_div(rows, group) - 1 : 0) {}
+
+    // At block b of T tiles, which stands at w; a tile has `stride` bytes.
+    template <class Q, int T>
+    __attribute__((always_inline)) void at(size_t b, const uint8_t* w, size_t stride) {
+        if (step && b != block) return;
+        const size_t offset = step ? T * stride : kPrefetchBytes;
+        for (int t = 0; t < T; ++t)
+            for (size_t line = 0; line < Q::bytes; line += 64) {
+                const uint8_t* p = w + t * stride + offset + line;
+                step ? prefetch_far(p) : prefetch(p);
+            }
+        block += step;
+    }
+};
+
 template <class F>
 STAPES_INLINE void by_panel(size_t rows, const F& f) {
     by_rows<kPanelRows>(rows, f);
@@ -68,6 +90,7 @@ STAPES_INLINE void by_panel(size_t rows, const F& f) {
 #include "linear_pairs.inl"
 #if defined(STAPES_BYTE_DOTS)
 #include "linear_bytes.inl"
+#include "linear_signs.inl"
 #endif
 
 // Up to how many rows the few-row path is the faster one.
@@ -101,6 +124,9 @@ static void linear_tiles(const LinearJob& job, size_t first, size_t last, float*
     if (job.format == Format::f32 || job.format == Format::bf16)
         return avx2_kernels().linear_tiles(job, first, last, scratch);
 #endif
+#if defined(STAPES_BYTE_DOTS)
+    if (job.format == Format::q8 && job.peak == kCoarsePeak) return signs_rows(job, first, last);
+#endif
     if (job.rows > few_rows(job.format)) {
         for (size_t tile = first; tile < last; ++tile) many_rows(job, tile, scratch);
         return;
@@ -113,25 +139,43 @@ static void linear_tiles(const LinearJob& job, size_t first, size_t last, float*
     }
 }
 
-static void quantize_block(Format format, const float* x, const QuantizedRow& row, size_t block) {
+// Values up to 255 -> 32 magnitudes and 32 signs, as bytes; returns the sum of the negatives' magnitudes.
+STAPES_INLINE int32_t split_signs(const int16_t* values, uint8_t* bytes) {
+    int32_t negatives = 0;
+    for (int i = 0; i < kBlock; ++i) {
+        const int negative = values[i] < 0;
+        bytes[i] = uint8_t(negative ? -values[i] : values[i]);
+        bytes[kBlock + i] = uint8_t(-negative);
+        negatives += negative ? -values[i] : 0;
+    }
+    return negatives;
+}
+
+static void quantize_block(int highest, const float* x, const QuantizedRow& row, size_t block) {
     VF largest = vf_zero(), poison = vf_zero();
     for (int i = 0; i < kBlock; i += kLanes) {
         VF value = vf_load(x + i);
         largest = vf_max(vf_abs(value), largest);  // in this order a NaN is passed over
         poison = vf_fma(value, vf_zero(), poison);  // NaN as soon as one value is not finite
     }
-    const float most = float(activation_peak(format)), peak = vf_hmax(largest);
+    const float most = float(highest), peak = vf_hmax(largest);
     const VF inverse = vf_set1(peak > kTinyPeak ? most / peak : 0.0f);
     int16_t values[kBlock];
     for (int i = 0; i < kBlock; i += kLanes)
         vf_store_i16(values + i, vf_round(vf_mul(vf_load(x + i), inverse)));
     row.scales[block] = peak / most + vf_sum(poison);
     int16_t* words = row.words + block * kBlock;
+#if defined(STAPES_BYTE_DOTS)
+    if (highest == kCoarsePeak) {
+        row.sums[block] = split_signs(values, reinterpret_cast<uint8_t*>(words));
+        return;
+    }
+#endif
     for (int i = 0; i < kBlock; i += 4) {
         words[i] = values[i], words[i + 1] = values[i + 2];
         words[i + 2] = values[i + 1], words[i + 3] = values[i + 3];
     }
-    if (format == Format::q8) return;
+    if (highest != kBytePeak) return;
     int8_t* bytes = row.bytes + block * kBlock;
     int32_t sum = 0;
     for (int i = 0; i < kBlock; ++i) {
@@ -141,11 +185,11 @@ static void quantize_block(Format format, const float* x, const QuantizedRow& ro
     row.sums[block] = sum;
 }
 
-static void quantize_row(Format format, const float* x, size_t n, const QuantizedRow& row) {
+static void quantize_row(int peak, const float* x, size_t n, const QuantizedRow& row) {
     size_t k = 0;
-    for (; k + kBlock <= n; k += kBlock) quantize_block(format, x + k, row, k / kBlock);
+    for (; k + kBlock <= n; k += kBlock) quantize_block(peak, x + k, row, k / kBlock);
     if (k == n) return;
     float tail[kBlock] = {0};
     memcpy(tail, x + k, (n - k) * sizeof(float));
-    quantize_block(format, tail, row, k / kBlock);
+    quantize_block(peak, tail, row, k / kBlock);
 }

@@ -133,7 +133,7 @@ STAPES_INLINE void few_block(const Q4&, const uint8_t* block, size_t, const Line
 
 // R rows, T tiles, straight from packed weights.
 template <class Q, int R, int T>
-static void few_pairs(const LinearJob& job, size_t row, size_t tile) {
+static void few_pairs(const LinearJob& job, size_t row, size_t tile, Fetch fetch) {
     constexpr int V = T * kParts;
     const size_t blocks = ceil_div(job.in, kBlock), stride = blocks * Q::bytes;
     const uint8_t* w = job.weights + tile * stride;
@@ -144,9 +144,7 @@ static void few_pairs(const LinearJob& job, size_t row, size_t tile) {
     for (size_t b = 0; b < blocks; ++b, w += Q::bytes) {
         VI isum[R][V];
         VF ws[V];
-        for (int t = 0; t < T; ++t)
-            for (size_t line = 0; line < Q::bytes; line += 64)
-                prefetch(w + t * stride + kPrefetchBytes + line);
+        fetch.at<Q, T>(b, w, stride);
         for (int r = 0; r < R; ++r)
             for (int v = 0; v < V; ++v) isum[r][v] = vi_zero();
         few_block<R, T>(Q{}, w, stride, job, row, b, isum);
@@ -158,13 +156,13 @@ static void few_pairs(const LinearJob& job, size_t row, size_t tile) {
         for (int t = 0; t < T; ++t) finish(job, row + r, tile + t, sum[r] + t * kParts);
 }
 
-template <class Q, int T>
+template <class Q, int T, int Group>
 struct FewPairs {
     const LinearJob& job;
     size_t tile;
     template <int R>
     void run(size_t row) const {
-        few_pairs<Q, R, T>(job, row, tile);
+        few_pairs<Q, R, T>(job, row, tile, Fetch(job.rows, row, Group));
     }
 };
 
@@ -173,8 +171,8 @@ static void few_pairs_rows(const LinearJob& job, size_t first, size_t last) {
     size_t tile = first;
     if (job.rows > kOneTileRows)
         for (; tile + kFewTiles <= last; tile += kFewTiles)
-            by_rows<kFewRows>(job.rows, FewPairs<Q, kFewTiles>{job, tile});
-    for (; tile < last; ++tile) by_rows<4>(job.rows, FewPairs<Q, 1>{job, tile});
+            by_rows<kFewRows>(job.rows, FewPairs<Q, kFewTiles, kFewRows>{job, tile});
+    for (; tile < last; ++tile) by_rows<4>(job.rows, FewPairs<Q, 1, 4>{job, tile});
 }
 
 // R rows by 16 outputs over widened blocks [blocks][16 pairs][16 outputs][2] with their scales

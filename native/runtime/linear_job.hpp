@@ -11,7 +11,7 @@ inline bool is_quantized(Format format) { return format == Format::q8 || format 
 
 // Where a block of rows lies after quantising.
 struct Quantized {
-    Format format;
+    int peak;
     size_t stride, blocks;
     float* scales;
     int32_t* sums;
@@ -21,16 +21,16 @@ struct Quantized {
         size_t blocks = ceil_div(in, kBlock);
         return rows * ((blocks * kBlock + kRowPadding) * 3 + blocks * 8) + 64;
     }
-    Quantized(Format weights, void* memory, size_t rows, size_t in)
-        : format(weights), stride(round_up(in, kBlock) + kRowPadding), blocks(ceil_div(in, kBlock)) {
+    Quantized(int highest, void* memory, size_t rows, size_t in)
+        : peak(highest), stride(round_up(in, kBlock) + kRowPadding), blocks(ceil_div(in, kBlock)) {
         scales = static_cast<float*>(memory);
         sums = reinterpret_cast<int32_t*>(scales + rows * blocks);
         words = reinterpret_cast<int16_t*>(sums + rows * blocks);
         bytes = reinterpret_cast<int8_t*>(words + rows * stride);
     }
     void row(const Kernels& kernels, const float* x, size_t n, size_t r) const {
-        kernels.quantize_row(format, x, n, {bytes + r * stride, words + r * stride,
-                                            sums + r * blocks, scales + r * blocks});
+        kernels.quantize_row(peak, x, n, {bytes + r * stride, words + r * stride,
+                                          sums + r * blocks, scales + r * blocks});
     }
     QuantizedRows rows() const { return {bytes, words, sums, scales, stride, blocks}; }
 };
@@ -39,6 +39,7 @@ inline LinearJob job_for(const Matrix& w, const Op& op, const Frame& frame, size
     LinearJob job{};
     job.format = w.format;
     job.weights = w.data;
+    job.peak = w.peak;
     job.in = w.in, job.out = w.out;
     job.bias = op.vectors.empty() ? nullptr : frame.plan.vector(op, 0).data;
     job.activation = Activation(op.ints[activation]);

@@ -45,10 +45,11 @@ struct Conv {
         unfold(image.scales + block, n, n, pixel, patches.scales + r * patches.blocks);
         unfold(image.words + from, image.stride, channels, pixel,
                patches.words + r * patches.stride);
-        if (image.format == Format::q8) return;
+        if (image.peak == kFinePeak) return;
+        unfold(image.sums + block, n, n, pixel, patches.sums + r * patches.blocks);
+        if (image.peak == kCoarsePeak) return;
         unfold(image.bytes + from, image.stride, channels, pixel,
                patches.bytes + r * patches.stride);
-        unfold(image.sums + block, n, n, pixel, patches.sums + r * patches.blocks);
     }
 };
 
@@ -69,10 +70,10 @@ void check_conv2d(const Plan& plan, const Op& op) {
 std::optional<Quantized> quantize_pixels(const Op& op, const Frame& frame, const Conv& conv) {
     const View& x = op.inputs[0];
     Engine& engine = frame.engine;
-    const Format format = frame.plan.matrix(op, 0).format;
-    if (!is_quantized(format) || conv.channels % kBlock) return {};
+    const Matrix& w = frame.plan.matrix(op, 0);
+    if (!is_quantized(w.format) || conv.channels % kBlock) return {};
     const size_t rows = frame.rows(x);
-    Quantized pixels(format, engine.activations(Quantized::size(rows, conv.channels)), rows,
+    Quantized pixels(w.peak, engine.activations(Quantized::size(rows, conv.channels)), rows,
                      conv.channels);
     engine.pool().parallel(rows, 64, [&](size_t first, size_t last, int) {
         for (size_t r = first; r < last; ++r)
@@ -96,7 +97,7 @@ void run_conv2d(const Op& op, const Frame& frame) {
                                                                        int t) {
         float* patches = scratch.of(t);
         float* linear = patches + patch_bytes / sizeof(float);
-        Quantized quantized(w.format, linear + linear_bytes / sizeof(float), kConvRows, w.in);
+        Quantized quantized(w.peak, linear + linear_bytes / sizeof(float), kConvRows, w.in);
         LinearJob job = job_for(w, op, frame, 0);
         job.rows = last - first;
         job.x = patches, job.x_stride = w.in;

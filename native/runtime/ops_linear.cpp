@@ -17,6 +17,13 @@ void check_linear(const Plan& plan, const Op& op) {
     check_epilogue(plan, op, 0);
 }
 
+// Tiles handed to a thread at a time, many rows: so few that all end together, so many that most of
+// those which the kernels fetch ahead are the thread's own.
+size_t shared_grain(size_t tiles, int threads) {
+    return std::clamp(tiles / (size_t(threads) * 4) / kTilesTogether, size_t(1), size_t(4)) *
+           kTilesTogether;
+}
+
 void run_linear(const Op& op, const Frame& frame) {
     const Matrix& w = frame.plan.matrix(op, 0);
     const View& x = op.inputs[0];
@@ -28,7 +35,7 @@ void run_linear(const Op& op, const Frame& frame) {
     job.x = frame.row(x, 0), job.x_stride = x.stride;
     job.y = frame.row_out(op.output, 0);
     if (is_quantized(w.format)) {
-        Quantized quantized(w.format, engine.activations(Quantized::size(rows, w.in)), rows, w.in);
+        Quantized quantized(w.peak, engine.activations(Quantized::size(rows, w.in)), rows, w.in);
         engine.pool().parallel(rows, 8, [&](size_t first, size_t last, int) {
             for (size_t r = first; r < last; ++r)
                 quantized.row(engine.kernels(), frame.row(x, r), w.in, r);
@@ -37,8 +44,8 @@ void run_linear(const Op& op, const Frame& frame) {
     }
     auto scratch = engine.per_thread(kLinearScratchFloats * sizeof(float));
     size_t bytes = tile_bytes(w.format, w.in);
-    const size_t least = rows > kOneTileRows ? kTilesTogether : 1;
-    const size_t grain = rows > 8 ? least : std::max(least, kGrainBytes / bytes);
+    const size_t grain = rows > 8 ? shared_grain(ceil_div(w.out, kTile), engine.pool().threads())
+                                  : std::max(kTilesTogether, kGrainBytes / bytes);
     const size_t tiles = ceil_div(w.out, kTile), parts = ceil_div(rows, kRowsTogether);
     if (parts == 1)
         return engine.pool().parallel(tiles, grain, [&](size_t first, size_t last, int t) {

@@ -33,6 +33,7 @@ struct Matrix {
     Format format;
     size_t out, in;
     const uint8_t* data;
+    int peak;  // of the activations that it is multiplied by, when it is quantised
 };
 
 struct Vector {

@@ -61,6 +61,7 @@ class Plan:
         ops: list[OpTuple],
         matrices: list[Matrix],
         vectors: list[NDArray[np.float32]],
+        activation_bits: int = 13,
     ) -> None: ...
     def run(
         self,

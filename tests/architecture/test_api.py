@@ -22,6 +22,7 @@ def test_load_delegates_to_the_registry(monkeypatch):
     monkeypatch.setitem(sys.modules, "stapes.models.registry", registry)
     monkeypatch.setattr(stapes.models, "registry", registry, raising=False)
     options = {"weights": "bf16", "encoder_weights": "q8", "kv": "f32", "threads": 3}
+    options |= {"activation_bits": 13}
     given = stapes.load("folder", **options)
     assert given == (("folder",), options | {"tracer": None})
 

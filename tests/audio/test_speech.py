@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -202,3 +204,29 @@ def test_in_between_it_goes_on_as_it_is():
     assert regions(told, RULE, n) == []
     told, n = script((1.0, 0.32), (middle, 3.2))
     assert regions(told, RULE, n) == [(0, n)]
+
+
+_BESIDE_TORCH = """
+import ctypes, os
+import torch  # first: its OpenMP is then everybody's
+import numpy as np
+from stapes.audio.speech import ModelDetector
+
+openmp = ctypes.CDLL(None)
+before = openmp.omp_get_max_active_levels(), len(os.listdir("/proc/self/task"))
+detector = ModelDetector()
+for _ in range(3):
+    detector.probability(np.zeros(512, np.float32))
+after = openmp.omp_get_max_active_levels(), len(os.listdir("/proc/self/task"))
+assert before == after, (before, after)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_the_detector_makes_no_threads_beside_pytorch():
+    """They would wait for each other, ten times as long as the work takes."""
+    pytest.importorskip("torch")
+    run = subprocess.run(
+        [sys.executable, "-c", _BESIDE_TORCH], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr

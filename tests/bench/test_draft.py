@@ -10,7 +10,16 @@ from bench.test_asr import small  # noqa: F401  (a fixture)
 from stapes.cli.root import root
 
 FIELDS = [
-    *("bench", "synthetic", "weights", "threads", "instruction_set", "positions", "tokens"),
+    *(
+        "bench",
+        "synthetic",
+        "weights",
+        "activation_bits",
+        "threads",
+        "instruction_set",
+        "positions",
+        "tokens",
+    ),
     *("different_ids", "plain_s", "drafted_s", "share"),
 ]
 

@@ -10,7 +10,16 @@ from bench.test_asr import small  # noqa: F401  (a fixture)
 from stapes.cli.root import root
 
 FIELDS = [
-    *("bench", "synthetic", "weights", "threads", "instruction_set", "pieces", "seconds"),
+    *(
+        "bench",
+        "synthetic",
+        "weights",
+        "activation_bits",
+        "threads",
+        "instruction_set",
+        "pieces",
+        "seconds",
+    ),
     *("tokens", "batch", "batched_s", "single_s", "speedup", "rtf", "peak_rss_mb"),
 ]
 

@@ -12,7 +12,16 @@ from stapes.bench import serve
 from stapes.cli.root import root
 
 FIELDS = [
-    *("bench", "synthetic", "weights", "threads", "instruction_set", "clients", "slots"),
+    *(
+        "bench",
+        "synthetic",
+        "weights",
+        "activation_bits",
+        "threads",
+        "instruction_set",
+        "clients",
+        "slots",
+    ),
     *("tokens", "tokens_per_request"),
     *("requests", "audio_s_per_s", "single_audio_s_per_s", "throughput_ratio", "tokens_per_s"),
     *("single_tokens_per_s", "median_latency_s", "worst_latency_s", "single_median_latency_s"),

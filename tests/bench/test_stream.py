@@ -13,7 +13,7 @@ from stapes.cli.root import root
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FIELDS = [
-    *("bench", "model", "weights", "threads", "seconds", "step_s", "looks"),
+    *("bench", "model", "weights", "activation_bits", "threads", "seconds", "step_s", "looks"),
     *("second_minute_step_s", "last_minute_step_s", "last_to_second"),
     *("second_minute_rss_mb", "last_minute_rss_mb", "first_partial_s"),
     *("draft_offered", "draft_accepted", "reused_share", "rtf", "compared_s"),

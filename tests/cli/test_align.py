@@ -103,9 +103,11 @@ def test_subtitles(run, aligner, text, name, printed):
 
 def test_every_option_reaches_the_aligner(run, aligner, text):
     runtime = ("--weights", "bf16", "--encoder-weights", "f32", "--kv", "f32", "--threads", "3")
+    runtime += ("--activation-bits", "13")
     ran = run("align", "a.wav", "--text", text, "--model", "folder", "--language", "de", *runtime)
     assert ran.code == 0
     options = {"weights": "bf16", "encoder_weights": "f32", "kv": "f32", "threads": 3}
+    options |= {"activation_bits": 13}
     assert aligner.loaded == [("folder", options | {"tracer": None})]
     assert aligner.asked[0][2] == {"language": "German"}
 

@@ -13,7 +13,7 @@ import pytest
 import stapes
 from stapes.errors import AudioError, CapacityError, ModelError, NumericError
 
-RUNTIME = ("weights", "encoder_weights", "kv", "threads", "tracer")
+RUNTIME = ("weights", "encoder_weights", "kv", "threads", "activation_bits", "tracer")
 
 
 def test_text_goes_to_stdout_one_recording_after_another(run, model):
@@ -80,12 +80,12 @@ def test_defaults_are_those_of_the_python_interface(run, model):
 def test_every_option_reaches_the_model(run, model):
     ran = run(
         *("transcribe", "--model", "folder", "--weights", "bf16", "--kv", "f32", "--threads", "3"),
-        *("--encoder-weights", "f32"),
+        *("--encoder-weights", "f32", "--activation-bits", "13"),
         *("--language", "en", "--context", "Ada, Bob", "--max-new-tokens", "7", "a.wav"),
     )
     assert ran.code == 0
     (_, (name, loaded)), (_, (_, asked)) = model.events
-    runtime = dict(zip(RUNTIME, ("bf16", "f32", "f32", 3, None), strict=True))
+    runtime = dict(zip(RUNTIME, ("bf16", "f32", "f32", 3, 13, None), strict=True))
     assert (name, loaded) == ("folder", runtime)
     assert asked["language"] == "English"
     assert (asked["context"], asked["max_new_tokens"]) == ("Ada, Bob", 7)

@@ -9,8 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from stapes.graph import Executor, GraphBuilder, KvCacheLike, Plan, View
+from stapes import _native
+from stapes.graph import Executor, GraphBuilder, KvCacheLike, NativeExecutor, Plan, View
 from stapes.graph.builder import Activation
+from stapes.options import ActivationBits
 from stapes.weights import PackedMatrix, pack_reference
 
 Array = NDArray[np.float32] | NDArray[np.int32]
@@ -18,6 +20,11 @@ Indices = Callable[[int, np.random.Generator], NDArray[np.int32]]
 
 ROWS = (0, 1, 2, 5, 7, 8, 9, 31, 33, 193, 200)
 FORMATS = ("f32", "bf16", "q8", "q4")
+#: Formats to multiply by, with the bits of the activations beside them.
+FACTORS: dict[str, tuple[str, ActivationBits]] = {
+    **{format: (format, 13) for format in FORMATS},
+    "q8-9bit": ("q8", 9),
+}
 #: No multiples of 8, 16 or 32, one less and one more than those, and plain ones.
 WIDTHS = (1, 2, 7, 8, 9, 15, 31, 32, 33, 100, 257)
 
@@ -31,6 +38,7 @@ class Case:
         indices: what the i32 inputs hold, by name.
         rows: numbers of rows to run.
         cache: layers, kv_heads, head_dim, type.
+        bits: of the activations beside q8 weights.
     """
 
     kind: str
@@ -40,6 +48,7 @@ class Case:
     indices: dict[str, Indices]
     rows: tuple[int, ...] = ROWS
     cache: tuple[int, int, int, str] | None = None
+    bits: ActivationBits = 13
 
     def __str__(self) -> str:
         return f"{self.kind}-{self.label}"
@@ -48,6 +57,10 @@ class Case:
         g = GraphBuilder(*self.dims)
         g.output("y", self.build(g))
         return g.build()
+
+    def native(self, threads: int, instructions: str) -> NativeExecutor:
+        engine = _native.Engine(threads, instructions)
+        return NativeExecutor(self.plan(), engine, activation_bits=self.bits)
 
     def inputs(self, rows: int, rng: np.random.Generator) -> dict[str, Array]:
         result: dict[str, Array] = {}
@@ -194,18 +207,20 @@ def _linear(
 
 
 def _linear_cases() -> Iterator[Case]:
-    for format in FORMATS:
+    for name, (format, bits) in FACTORS.items():
         for i, (in_, out) in enumerate(LINEAR_SHAPES):
             for epilogue in (False, True):
                 plain = partial(_linear, in_=in_, out=out, format=format, epilogue=epilogue)
                 build = partial(plain, part=i % 2 == epilogue, rows_of=False)
-                yield _case("linear", f"{format}-{in_}x{out}{'-gelu' * epilogue}", build)
+                label = f"{name}-{in_}x{out}{'-gelu' * epilogue}"
+                yield _case("linear", label, build, bits=bits)
         tailed = partial(_linear, in_=20, out=17, format=format, epilogue=True)
-        yield _case("linear", f"{format}-rows_of", partial(tailed, part=False, rows_of=True))
+        build = partial(tailed, part=False, rows_of=True)
+        yield _case("linear", f"{name}-rows_of", build, bits=bits)
         silu = partial(tailed, rows_of=False, activation="silu")
-        yield _case("linear", f"{format}-silu", partial(silu, part=False))
+        yield _case("linear", f"{name}-silu", partial(silu, part=False), bits=bits)
         build = partial(silu, part=True)
-        yield _case("linear", f"{format}-long", build, rows=LONG_ROWS)
+        yield _case("linear", f"{name}-long", build, rows=LONG_ROWS, bits=bits)
 
 
 CONV_SHAPES = (
@@ -228,11 +243,11 @@ def _conv2d(g: GraphBuilder, shape: tuple[int, int, int, int], format: str, gelu
 
 
 def _conv2d_cases() -> Iterator[Case]:
-    for format in FORMATS:
+    for name, (format, bits) in FACTORS.items():
         for i, shape in enumerate(CONV_SHAPES):
             build = partial(_conv2d, shape=shape, format=format, gelu=bool(i % 2))
-            label = f"{format}-{'x'.join(map(str, shape))}"
-            yield _case("conv2d", label, build, rows=(0, 1, 2, 5, 33))
+            label = f"{name}-{'x'.join(map(str, shape))}"
+            yield _case("conv2d", label, build, rows=(0, 1, 2, 5, 33), bits=bits)
 
 
 def _depthwise_conv(g: GraphBuilder, taps: int, width: int, part: bool) -> View:

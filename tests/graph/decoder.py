@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from graph.cases import FACTORS
 from stapes import _native
 from stapes.graph import GraphBuilder, KvCacheLike, NativeExecutor, Plan, View
 from stapes.weights import PackedMatrix, pack_reference
@@ -92,7 +93,8 @@ class Decoder:
 
 def decoder(format: str, kv: str, instructions: str, threads: int = 2) -> Decoder:
     engine = _native.Engine(threads, instructions)
-    return Decoder(NativeExecutor(decoder_plan(format), engine), kv)
+    stored, bits = FACTORS[format]
+    return Decoder(NativeExecutor(decoder_plan(stored), engine, activation_bits=bits), kv)
 
 
 def tokens(count: int, seed: int = 0) -> list[int]:

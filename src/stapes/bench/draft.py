@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from stapes.bench.measure import open_engine, rounds_in_turn
-from stapes.bench.synthetic import SYNTHETIC, RandomTensors
+from stapes.bench.synthetic import SYNTHETIC, RandomTensors, activation_bits
 from stapes.decoder import Decoder, GenerateOptions, Prompt, generate, load_weights
 from stapes.graph import Engine, NativeExecutor
 from stapes.options import RuntimeOptions
@@ -45,6 +45,7 @@ def run(bench: DraftBench) -> dict[str, object]:
         "bench": "draft",
         "synthetic": bench.synthetic,
         "weights": bench.runtime.decoder_format,
+        "activation_bits": activation_bits(bench.synthetic, bench.runtime),
         "threads": engine.threads,
         "instruction_set": engine.instruction_set,
         "positions": bench.positions,
@@ -62,5 +63,6 @@ def _decoder(bench: DraftBench, engine: Engine) -> Decoder:
     packer = MatrixPacker(engine, bench.runtime.decoder_format)
     weights = load_weights(RandomTensors(config), config.decoder, packer)
     spec = replace(config.decoder, eos_token_ids=frozenset())
-    make_executor = partial(NativeExecutor, engine=engine)
+    bits = activation_bits(bench.synthetic, bench.runtime)
+    make_executor = partial(NativeExecutor, engine=engine, activation_bits=bits)
     return Decoder(spec, weights, make_executor, bench.runtime.kv)

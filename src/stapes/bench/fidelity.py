@@ -17,7 +17,7 @@ from stapes.bench.perplexity import Ids, PlanRunner, Windows, perplexity
 from stapes.errors import RequestError
 from stapes.models.qwen_text import TextModel, load_text_model
 from stapes.models.registry import find_model
-from stapes.options import KvFormat, RuntimeOptions, WeightFormat
+from stapes.options import ActivationBits, KvFormat, RuntimeOptions, WeightFormat
 from stapes.system import default_threads
 
 NEW_TOKENS = 48  # greedy ids after each prompt
@@ -34,6 +34,7 @@ class FidelityBench:
         model: folder, GGUF file or name of a text model.
         formats: of the weights; f32 is measured first in any case.
         text: the file to be read; None takes the text that comes with the package.
+        activation_bits: beside q8 weights.
     """
 
     model: str
@@ -42,6 +43,7 @@ class FidelityBench:
     kv: KvFormat = "f16"
     threads: int | None = None
     windows: Windows = field(default_factory=Windows)
+    activation_bits: ActivationBits = 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +129,7 @@ def _header(bench: FidelityBench) -> dict[str, object]:
         "window": bench.windows.size,
         "stride": bench.windows.stride,
         "kv": bench.kv,
+        "activation_bits": bench.activation_bits,
         "new_tokens": NEW_TOKENS,
     }
 
@@ -146,7 +149,7 @@ def encoded(model: TextModel, text: str) -> Ids:
 def measure(model: TextModel, ids: Ids, prompts: list[Ids], bench: FidelityBench) -> Measured:
     """Read the text and continue the prompts."""
     engine = open_engine(bench.threads or default_threads(), "auto")
-    runner = PlanRunner(model.decoder, engine)
+    runner = PlanRunner(model.decoder, engine, bench.activation_bits)
     return Measured(
         runner.negative_log_likelihoods(ids, bench.windows),
         runner.greedy(prompts, NEW_TOKENS),

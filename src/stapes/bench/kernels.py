@@ -10,7 +10,7 @@ import numpy as np
 
 from stapes.bench.measure import Sgemm, StreamingRead, in_turn, open_engine
 from stapes.graph import NO_TRACE, Engine, GraphBuilder, NativeExecutor, NoTracer
-from stapes.options import WEIGHT_FORMATS
+from stapes.options import WEIGHT_FORMATS, ActivationBits
 from stapes.weights import MatrixPacker
 
 ROTATE_BYTES = 120_000_000  # weights are read from memory, not from a cache
@@ -30,6 +30,7 @@ class KernelBench:
     threads: int | None = None
     instruction_set: str = "auto"
     rounds: int = 5
+    activation_bits: ActivationBits = 13
 
     def copies(self, nbytes: int) -> int:
         """Copies of a layer of so many bytes that leave no cache warm when all are run."""
@@ -90,7 +91,7 @@ class OurLayers:
         x = g.input("x", "rows", bench.in_features)
         outputs = [g.linear(x, packer.pack("layer", matrix)) for _ in range(self.copies)]
         g.output("y", outputs[-1])
-        self._executor = NativeExecutor(g.build(), engine, tracer)
+        self._executor = NativeExecutor(g.build(), engine, tracer, bench.activation_bits)
 
     def runner(self, rows: int) -> Callable[[], object]:
         """See `Layers.runner`."""
@@ -171,6 +172,7 @@ def run(
         "bench": "kernels",
         "threads": engine.threads,
         "instruction_set": engine.instruction_set,
+        "activation_bits": bench.activation_bits,
         "streaming_read_gb_s": round(float(np.median(table.reads)), 2),
         "sgemm_gflops": round(float(np.median(table.products)), 1),
         "linear": linear,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stapes.audio import SAMPLE_RATE
 from stapes.bench.asr import noise
 from stapes.bench.measure import rounds_in_turn
-from stapes.bench.synthetic import SYNTHETIC
+from stapes.bench.synthetic import SYNTHETIC, activation_bits
 from stapes.bench.transcriber import SyntheticTranscriber
 from stapes.models.qwen3_asr.pipeline import Pipeline, default_width
 from stapes.options import RuntimeOptions, TranscribeOptions
@@ -62,6 +62,7 @@ def run(bench: LongBench, rounds: int) -> dict[str, object]:
         "bench": "long",
         "synthetic": bench.synthetic,
         "weights": bench.runtime.decoder_format,
+        "activation_bits": activation_bits(bench.synthetic, bench.runtime),
         "threads": bench.runtime.threads or default_threads(),
         "instruction_set": bench.instruction_set,
         "pieces": bench.pieces,

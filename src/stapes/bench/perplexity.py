@@ -12,6 +12,7 @@ from stapes.decoder import Decoder
 from stapes.decoder.network import Want, build_plan
 from stapes.errors import NumericError, RequestError
 from stapes.graph import Engine, KvCacheLike, NativeExecutor
+from stapes.options import ActivationBits
 
 _ROWS = 128  # of one run: logits of a vocabulary of 150,000 take 0.6 MB a row
 
@@ -53,12 +54,16 @@ class PlanRunner:
     Args:
         decoder: spec, weights and the format of the KV cache.
         engine: threads and kernels.
+        activation_bits: beside q8 weights.
     """
 
-    def __init__(self, decoder: Decoder, engine: Engine) -> None:
+    def __init__(
+        self, decoder: Decoder, engine: Engine, activation_bits: ActivationBits = 13
+    ) -> None:
         self._spec = decoder.spec
         self._kv = decoder.kv
         self._engine = engine
+        self._bits: ActivationBits = activation_bits
         self._weights = decoder.weights
         self._no_values = np.zeros((0, decoder.spec.hidden_size), np.float32)
 
@@ -116,7 +121,8 @@ class PlanRunner:
         return np.stack(made, axis=1)
 
     def _executor(self, want: Want) -> NativeExecutor:
-        return NativeExecutor(build_plan(self._spec, self._weights, want), self._engine)
+        plan = build_plan(self._spec, self._weights, want)
+        return NativeExecutor(plan, self._engine, activation_bits=self._bits)
 
     def _new_cache(self, executor: NativeExecutor, positions: int) -> KvCacheLike:
         spec = self._spec

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stapes.audio import SAMPLE_RATE
 from stapes.bench.asr import noise
-from stapes.bench.synthetic import SYNTHETIC
+from stapes.bench.synthetic import SYNTHETIC, activation_bits
 from stapes.bench.transcriber import SyntheticTranscriber
 from stapes.options import RuntimeOptions
 from stapes.server.app import create_app
@@ -107,6 +107,7 @@ def _figures(
         "bench": "serve",
         "synthetic": bench.synthetic,
         "weights": bench.runtime.decoder_format,
+        "activation_bits": activation_bits(bench.synthetic, bench.runtime),
         "threads": bench.runtime.threads or default_threads(),
         "instruction_set": bench.instruction_set,
         "clients": bench.clients,

@@ -17,7 +17,7 @@ from stapes.audio.speech import SpeechDetector, speech_detector
 from stapes.bench.asr import noise
 from stapes.bench.measure import seconds_of
 from stapes.bench.processes import status_mb
-from stapes.bench.synthetic import SYNTHETIC
+from stapes.bench.synthetic import SYNTHETIC, activation_bits
 from stapes.bench.transcriber import SyntheticTranscriber
 from stapes.decoder import GenerateResult
 from stapes.models.qwen3_asr.model import Transcriber
@@ -80,6 +80,7 @@ def run(bench: StreamBench) -> dict[str, object]:
         "bench": "stream",
         "model": case.model.name,
         "weights": bench.runtime.decoder_format,
+        "activation_bits": activation_bits(bench.synthetic, bench.runtime),
         "threads": bench.runtime.threads or default_threads(),
         "seconds": bench.seconds,
         "step_s": case.asked.policy.step_s,

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from stapes.decoder import DecoderSpec, SamplingOptions
 from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.models.qwen3_asr.config import LAYOUT_HF, EncoderSpec, Qwen3AsrConfig
-from stapes.models.qwen3_asr.networks import expected_tensors
+from stapes.models.qwen3_asr.networks import ACTIVATION_BITS, expected_tensors
 from stapes.models.vevo2.autoregressive.options import CodeOptions
+from stapes.options import ActivationBits, RuntimeOptions
 from stapes.weights.matrix import bf16_to_f32, f32_to_bf16
 
 F32 = NDArray[np.float32]
@@ -73,6 +74,11 @@ SYNTHETIC_DECODERS: dict[str, DecoderSpec] = {
 
 #: How those are sampled that are not greedy.
 SAMPLING: dict[str, SamplingOptions] = {"vevo2-ar": CodeOptions(seed=0).sampling(1.1)}
+
+
+def activation_bits(name: str, runtime: RuntimeOptions) -> ActivationBits:
+    """What the options ask for, or else what models of that name take."""
+    return runtime.activation_bits or (ACTIVATION_BITS if name in SYNTHETIC else 13)
 
 
 def decoder_spec(name: str) -> DecoderSpec:

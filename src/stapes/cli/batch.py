@@ -17,7 +17,7 @@ from stapes.cli.interrupt import interruptible
 from stapes.cli.parameters import model_option, model_options
 from stapes.cli.transcribe import command as transcribe
 from stapes.errors import RequestError
-from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
+from stapes.options import ActivationBits, KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
 
 if TYPE_CHECKING:
     from stapes.batch.results import Results
@@ -101,6 +101,7 @@ def command(
     encoder_weights: WeightFormat | None,
     kv: KvFormat,
     threads: int | None,
+    activation_bits: ActivationBits | None,
     max_new_tokens: int | None,
     batch: int | None,
     chunk_seconds: float,
@@ -121,7 +122,7 @@ def command(
     """
     from stapes.text.languages import canonical_language
 
-    runtime = RuntimeOptions(weights, kv, threads, encoder_weights)
+    runtime = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
     options = TranscribeOptions(
         language=None if language is None else canonical_language(language),
         context=context,

@@ -10,8 +10,8 @@ import click
 
 from stapes.cli import messages
 from stapes.cli.bench_options import json_option, show
-from stapes.cli.parameters import kv_option, threads_option
-from stapes.options import WEIGHT_FORMATS, KvFormat, WeightFormat
+from stapes.cli.parameters import activation_bits_option, kv_option, threads_option
+from stapes.options import WEIGHT_FORMATS, ActivationBits, KvFormat, WeightFormat
 
 if TYPE_CHECKING:
     from stapes.bench.fidelity import FidelityBench, Peer
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 )
 @kv_option
 @threads_option
+@activation_bits_option
 @click.option(
     "--versus",
     type=click.Choice(["transformers"]),
@@ -69,6 +70,7 @@ def command(
     stride: int,
     kv: KvFormat,
     threads: int | None,
+    activation_bits: ActivationBits | None,
     versus: str | None,
     as_json: bool,
 ) -> None:
@@ -76,7 +78,8 @@ def command(
     from stapes.bench.fidelity import FidelityBench, run
     from stapes.bench.perplexity import Windows
 
-    bench = FidelityBench(model, weights, text, kv, threads, Windows(window, stride))
+    windows = Windows(window, stride)
+    bench = FidelityBench(model, weights, text, kv, threads, windows, activation_bits or 13)
     show(run(bench, messages.note, _peer(versus)), as_json)
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from stapes.cli.bench_options import instruction_set_option, json_option, rounds_option, show
-from stapes.cli.parameters import threads_option, trace_option
+from stapes.cli.parameters import activation_bits_option, threads_option, trace_option
 from stapes.cli.tracing import tracing
-from stapes.options import WEIGHT_FORMATS
+from stapes.options import WEIGHT_FORMATS, ActivationBits
 
 if TYPE_CHECKING:
     from stapes.bench.kernels import KernelBench, Peer
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     help="Run the same layer there too, in turn; may be given several times.",
 )
 @threads_option
+@activation_bits_option
 @rounds_option
 @trace_option
 @json_option
@@ -55,6 +56,7 @@ def command(
     instruction_set: str,
     versus: tuple[str, ...],
     threads: int | None,
+    activation_bits: ActivationBits | None,
     rounds: int,
     trace: Path | None,
     as_json: bool,
@@ -63,7 +65,10 @@ def command(
     from stapes.bench.kernels import KernelBench, run
     from stapes.graph import NO_TRACE
 
-    bench = KernelBench(out_features, in_features, rows, formats, threads, instruction_set, rounds)
+    bits = activation_bits or 13
+    bench = KernelBench(
+        out_features, in_features, rows, formats, threads, instruction_set, rounds, bits
+    )
     peers = [_peer(name) for name in dict.fromkeys(versus)]
     with tracing(trace) as tracer:
         result = run(bench, peers, tracer or NO_TRACE)

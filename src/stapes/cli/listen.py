@@ -16,7 +16,7 @@ from stapes.cli.interrupt import interruptible
 from stapes.cli.loading import open_aligner, open_speech
 from stapes.cli.parameters import chosen_aligner, model_option, model_options, words_options
 from stapes.errors import RequestError, StapesError
-from stapes.options import KvFormat, RuntimeOptions, WeightFormat
+from stapes.options import ActivationBits, KvFormat, RuntimeOptions, WeightFormat
 from stapes.output.files import STDIN
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def command(
     encoder_weights: WeightFormat | None,
     kv: KvFormat,
     threads: int | None,
+    activation_bits: ActivationBits | None,
 ) -> int:
     """Transcribe a microphone, standard input (-) or a file while it is heard.
 
@@ -132,7 +133,7 @@ def command(
     policy = StreamPolicy(
         step_s=step, silence_s=silence, max_lag_s=max(_MOST_LAG_S, step) if live else None
     )
-    runtime = RuntimeOptions(weights, kv, threads, encoder_weights)
+    runtime = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
     return run(
         Job(
             source,

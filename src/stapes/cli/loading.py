@@ -27,6 +27,7 @@ def open_speech(name: str, runtime: RuntimeOptions, tracer: Tracer | None = None
             encoder_weights=runtime.encoder_weights,
             kv=runtime.kv,
             threads=runtime.threads,
+            activation_bits=runtime.activation_bits,
             tracer=tracer,
         )
 
@@ -46,5 +47,6 @@ def open_aligner(name: str, runtime: RuntimeOptions, tracer: Tracer | None = Non
             encoder_weights=runtime.encoder_weights,
             kv=runtime.kv,
             threads=runtime.threads,
+            activation_bits=runtime.activation_bits,
             tracer=tracer,
         )

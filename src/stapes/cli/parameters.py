@@ -11,7 +11,13 @@ from click.core import ParameterSource
 
 from stapes.api import DEFAULT_MODEL
 from stapes.cli import messages
-from stapes.options import KV_FORMATS, MAX_THREADS, WEIGHT_FORMATS, RuntimeOptions
+from stapes.options import (
+    ACTIVATION_BITS,
+    KV_FORMATS,
+    MAX_THREADS,
+    WEIGHT_FORMATS,
+    RuntimeOptions,
+)
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -87,6 +93,13 @@ kv_option = click.option(
     show_default=True,
     help="Format of the KV cache.",
 )
+activation_bits_option = click.option(
+    "--activation-bits",
+    type=click.Choice([str(bits) for bits in ACTIVATION_BITS]),
+    callback=lambda _context, _option, bits: bits and int(bits),
+    show_default="9 in speech recognition, else 13",
+    help="Bits of activations beside q8 weights; 9 are faster with AVX-512.",
+)
 #: Of random weights, packed here and now.
 packing_option = _weights_option("q8", "q8")
 #: Of a checkpoint that is converted.
@@ -103,10 +116,11 @@ trace_option = click.option(
 
 
 def runtime_options(command: Decorated) -> Decorated:
-    """Add --weights, --kv and --threads, fields of RuntimeOptions, in this order."""
-    return packing_option(kv_option(threads_option(command)))
+    """Add fields of RuntimeOptions for random weights: all but --encoder-weights."""
+    return packing_option(kv_option(threads_option(activation_bits_option(command))))
 
 
 def model_options(command: Decorated) -> Decorated:
     """Add all fields of RuntimeOptions, for a model that may be a converted file."""
-    return weights_option(encoder_weights_option(kv_option(threads_option(command))))
+    command = kv_option(threads_option(activation_bits_option(command)))
+    return weights_option(encoder_weights_option(command))

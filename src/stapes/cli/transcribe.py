@@ -23,7 +23,7 @@ from stapes.cli.parameters import (
 )
 from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
-from stapes.options import KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
+from stapes.options import ActivationBits, KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
 from stapes.output.files import STDIN
 from stapes.output.formats import ALL, FORMATS, format_names
 
@@ -126,6 +126,7 @@ def command(
     encoder_weights: WeightFormat | None,
     kv: KvFormat,
     threads: int | None,
+    activation_bits: ActivationBits | None,
     max_new_tokens: int | None,
     batch: int | None,
     chunk_seconds: float,
@@ -149,7 +150,7 @@ def command(
     and --context.
     """
     formats = _formats(listed_formats)
-    runtime = RuntimeOptions(weights, kv, threads, encoder_weights)
+    runtime = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
     options = TranscribeOptions(
         language=_canonical(language),
         context=context,

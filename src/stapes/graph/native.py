@@ -10,6 +10,7 @@ from stapes import _native
 from stapes.graph.executor import Array, KvCacheLike, checked_inputs, output_array
 from stapes.graph.plan import Op, Plan, View
 from stapes.graph.trace import NO_TRACE, NoTracer
+from stapes.options import ActivationBits
 
 Engine = _native.Engine
 stream_sum = _native.stream_sum
@@ -23,9 +24,17 @@ class NativeExecutor:
         plan: what to run; its weights are used in place.
         engine: threads and kernels; may be shared by many executors, which then take turns.
         tracer: records the runs.
+        activation_bits: to which activations are rounded beside q8 weights, 13 or 9. With 9, the
+            kernels for AVX-512 multiply bytes, 1.6 times as fast; the others gain nothing.
     """
 
-    def __init__(self, plan: Plan, engine: Engine, tracer: NoTracer = NO_TRACE) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Engine,
+        tracer: NoTracer = NO_TRACE,
+        activation_bits: ActivationBits = 13,
+    ) -> None:
         self.plan = plan
         self._tracer = tracer
         self._engine = engine
@@ -41,6 +50,7 @@ class NativeExecutor:
                 for m in plan.matrices
             ],
             list(plan.vectors),
+            activation_bits,
         )
         named = {view.buffer.index: name for name, view in (plan.inputs | plan.outputs).items()}
         self._external = [named[index] for index in sorted(named)]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stapes.graph.executor import Array, KvCacheLike, checked_inputs
 from stapes.graph.ops import OPS
 from stapes.graph.plan import Op, Plan, View
+from stapes.options import ActivationBits
 from stapes.weights import BLOCK, PackedMatrix
 from stapes.weights.matrix import QUANTIZED, bf16_to_f32, f32_to_bf16
 
@@ -83,9 +84,14 @@ class _Run:
     """The memory of one run: reads operands and writes results as plain 2-D arrays."""
 
     def __init__(
-        self, plan: Plan, counts: Mapping[str, int], caches: Sequence[KvCacheLike]
+        self,
+        plan: Plan,
+        counts: Mapping[str, int],
+        caches: Sequence[KvCacheLike],
+        activation_bits: ActivationBits,
     ) -> None:
         self.plan = plan
+        self.activation_bits = activation_bits
         self.caches = cast("Sequence[ReferenceCache]", caches)
         types = {"f32": np.float32, "i32": np.int32}
         self.memory = [
@@ -105,15 +111,16 @@ class _Run:
 class ReferenceExecutor:
     """Runs a plan in NumPy. Same interface and results, within rounding, as the native one."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, activation_bits: ActivationBits = 13) -> None:
         self.plan = plan
+        self.activation_bits: ActivationBits = activation_bits
 
     def run(
         self, inputs: Mapping[str, Array], caches: Sequence[KvCacheLike] = ()
     ) -> dict[str, Array]:
         """See `Executor.run`."""
         arrays, counts = checked_inputs(self.plan, inputs)
-        run = _Run(self.plan, counts, caches)
+        run = _Run(self.plan, counts, caches, self.activation_bits)
         for name, array in arrays.items():
             run.memory[self.plan.inputs[name].buffer.index][:] = array.reshape(-1)
         for op in self.plan.ops:
@@ -143,9 +150,11 @@ def _take_rows(run: _Run, op: Op, x: F32, index: NDArray[np.int32]) -> F32:
     return x[index]
 
 
-#: The largest activation beside weights of a format. A q8 block's sum of 32 products of at most
-#: 128 * 4095 is a float without rounding; q4's kernels multiply bytes.
-ACTIVATION_PEAK = {"q8": 4095, "q4": 127}
+#: The largest activation beside q8 weights, by its bits. A block's sum of 32 products of at most
+#: 128 * 4095 is a float without rounding; 255 is the largest magnitude that fits a byte.
+Q8_PEAKS = {13: 4095, 9: 255}
+#: The same beside q4 weights: these kernels multiply bytes.
+Q4_PEAK = 127
 
 
 def quantize_rows(x: F32, blocks: int, most: int) -> tuple[F32, F32]:
@@ -153,18 +162,18 @@ def quantize_rows(x: F32, blocks: int, most: int) -> tuple[F32, F32]:
     padded = np.pad(x, [(0, 0), (0, blocks * BLOCK - x.shape[1])])
     slices: F32 = padded.reshape(x.shape[0], blocks, BLOCK)
     peak = np.abs(slices).max(axis=2)
-    sound = peak > np.float32(1e-34)  # below, 4095 / peak would overflow
+    sound = peak > np.float32(1e-34)  # below, most / peak would overflow
     inverse = np.divide(np.float32(most), peak, out=np.zeros_like(peak), where=sound)
     return np.rint(slices * inverse[..., None]), peak / np.float32(most)
 
 
-def _matmul(x: F32, matrix: PackedMatrix) -> F64:
+def _matmul(x: F32, matrix: PackedMatrix, activation_bits: ActivationBits) -> F64:
     """X @ matrix.T. With q8 and q4 weights the rows of x are quantised first, as in the core."""
     if matrix.format not in QUANTIZED:
         return x.astype(np.float64) @ matrix.to_f32().T.astype(np.float64)
     values, scales = matrix.quants()
-    blocks = scales.shape[1]
-    xq, xs = quantize_rows(x, blocks, ACTIVATION_PEAK[matrix.format])
+    blocks, peak = scales.shape[1], Q8_PEAKS[activation_bits]
+    xq, xs = quantize_rows(x, blocks, peak if matrix.format == "q8" else Q4_PEAK)
     sums = np.einsum("rbk,obk->rbo", xq, values.reshape(-1, blocks, BLOCK), optimize=True)
     result = np.einsum("rbo,rb,ob->ro", sums.astype(np.float64), xs, scales, optimize=True)
     return cast("F64", result[:, : matrix.out_features])
@@ -178,8 +187,12 @@ def _epilogue(run: _Run, op: Op, result: F64) -> F64:
     return _silu_values(result) if op.ints[0] == 2 else result
 
 
+def _product(run: _Run, op: Op, x: F32) -> F64:
+    return _matmul(x, run.plan.matrices[op.matrices[0]], run.activation_bits)
+
+
 def _linear(run: _Run, op: Op, x: F32) -> F64:
-    return _epilogue(run, op, _matmul(x, run.plan.matrices[op.matrices[0]]))
+    return _epilogue(run, op, _product(run, op, x))
 
 
 def _conv2d(run: _Run, op: Op, x: F32) -> F64:
@@ -189,7 +202,7 @@ def _conv2d(run: _Run, op: Op, x: F32) -> F64:
     images = np.pad(images, [(0, 0), (1, 1), (1, 1), (0, 0)])
     windows = np.lib.stride_tricks.sliding_window_view(images, (3, 3), axis=(1, 2))
     patches = windows[:, ::2, ::2].transpose(0, 1, 2, 4, 5, 3).reshape(-1, 9 * channels)
-    return _epilogue(run, op, _matmul(patches, run.plan.matrices[op.matrices[0]]))
+    return _epilogue(run, op, _product(run, op, patches))
 
 
 def _depthwise_conv(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from stapes.errors import CapacityError, ConfigError, ModelError, RequestError
-from stapes.options import KvFormat, RuntimeOptions, WeightFormat
+from stapes.options import ActivationBits, KvFormat, RuntimeOptions, WeightFormat
 from stapes.text.json_files import read_json_object
 
 if TYPE_CHECKING:
@@ -65,10 +65,11 @@ def load(
     encoder_weights: WeightFormat | None,
     kv: KvFormat,
     threads: int | None,
+    activation_bits: ActivationBits | None = None,
     tracer: NoTracer | None = None,
 ) -> SpeechModel:
     """See `stapes.load`."""
-    options = RuntimeOptions(weights, kv, threads, encoder_weights)
+    options = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
     return cast("SpeechModel", load_kind(model, options, SPEECH, tracer))
 
 
@@ -78,10 +79,11 @@ def load_text(
     weights: WeightFormat | None,
     kv: KvFormat,
     threads: int | None,
+    activation_bits: ActivationBits | None = None,
     tracer: NoTracer | None = None,
 ) -> TextModel:
     """See `stapes.load_text`."""
-    options = RuntimeOptions(weights, kv, threads)
+    options = RuntimeOptions(weights, kv, threads, None, activation_bits)
     return cast("TextModel", load_kind(model, options, TEXT, tracer))
 
 
@@ -92,10 +94,11 @@ def load_aligner(
     encoder_weights: WeightFormat | None,
     kv: KvFormat,
     threads: int | None,
+    activation_bits: ActivationBits | None = None,
     tracer: NoTracer | None = None,
 ) -> ForcedAligner:
     """See `stapes.load_aligner`."""
-    options = RuntimeOptions(weights, kv, threads, encoder_weights)
+    options = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
     return cast("ForcedAligner", load_kind(model, options, ALIGNERS, tracer))
 
 
@@ -138,9 +141,10 @@ def load_any(
     encoder_weights: WeightFormat | None = None,
     kv: KvFormat = "f16",
     threads: int | None = None,
+    activation_bits: ActivationBits | None = None,
 ) -> SpeechModel | TextModel:
     """A speech or a text model, whichever it is; see `stapes.load` and `stapes.load_text`."""
-    options = RuntimeOptions(weights, kv, threads, encoder_weights)
+    options = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
     return cast("SpeechModel | TextModel", load_kind(model, options, SPEECH | TEXT))
 
 

@@ -16,9 +16,13 @@ from stapes.models.qwen3_asr.encoder import AudioEncoder
 from stapes.models.qwen3_asr.encoder_weights import EncoderLoader
 from stapes.models.qwen3_asr.encoder_weights import expected_tensors as encoder_tensors
 from stapes.models.source import Readers, checkpoint_readers
-from stapes.options import RuntimeOptions
+from stapes.options import ActivationBits, RuntimeOptions
 from stapes.system import default_threads
 from stapes.weights import TensorSource
+
+#: Bits of activations beside q8 weights. A transcript bears the coarser rounding, and encoding and
+#: prefill, which are most of the work, gain most by it (docs/fidelity.md has both).
+ACTIVATION_BITS: ActivationBits = 9
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def networks_from(
             f"The encoder's output_dim is {config.encoder.output_dim}, but the decoder's "
             f"hidden_size is {config.decoder.hidden_size}."
         )
-    make_executor = executors(readers, tracer)
+    make_executor = executors(readers, options, tracer)
     loader = EncoderLoader(readers.encoder, config.encoder_names)
     encoder = AudioEncoder(config.encoder, loader.load(config.encoder), make_executor)
     return Networks(encoder, decoder_from(config.decoder, readers, options, tracer))
@@ -65,9 +69,12 @@ def decoder_from(
 ) -> Decoder:
     """Read the decoder's weights and build its executors."""
     weights = read_weights(readers.decoder, spec)
-    return Decoder(spec, weights, executors(readers, tracer), options.kv, tracer=tracer)
+    return Decoder(spec, weights, executors(readers, options, tracer), options.kv, tracer=tracer)
 
 
-def executors(readers: Readers, tracer: NoTracer) -> Callable[..., NativeExecutor]:
+def executors(
+    readers: Readers, options: RuntimeOptions, tracer: NoTracer
+) -> Callable[..., NativeExecutor]:
     """What makes an executor of a plan, on the readers' engine."""
-    return partial(NativeExecutor, engine=readers.engine, tracer=tracer)
+    bits = options.activation_bits or ACTIVATION_BITS
+    return partial(NativeExecutor, engine=readers.engine, tracer=tracer, activation_bits=bits)

@@ -49,7 +49,10 @@ def load_source(
     with source.readers(expected_tensors(spec), spec, options) as readers:
         weights = read_weights(readers.decoder, spec)
         make_executor: Callable[..., NativeExecutor] = partial(
-            NativeExecutor, engine=readers.engine, tracer=tracer
+            NativeExecutor,
+            engine=readers.engine,
+            tracer=tracer,
+            activation_bits=options.activation_bits or 13,
         )
         decoder = Decoder(spec, weights, make_executor, options.kv, tracer=tracer)
     prefix_ids = read_prefix_ids(source.files, spec.vocab_size)

@@ -67,7 +67,7 @@ def networks_from(
     """Read the weights, which are known to be there, and build the executors."""
     tower = EncoderLoader(readers.encoder, config.encoder_names).load(config.encoder)
     adapter = read_adapter(readers.encoder, config.adapter)
-    encoder = Audio8Encoder(config, tower, adapter, executors(readers, tracer))
+    encoder = Audio8Encoder(config, tower, adapter, executors(readers, options, tracer))
     return Networks(encoder, decoder_from(config.decoder, readers, options, tracer))
 
 
