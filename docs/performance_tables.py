@@ -107,8 +107,8 @@ TARGETS = (
         *(False, 0.4, "draft", _field("share"), " of the time of decoding it"),
     ),
     Target(
-        "pieces of 30 s and 128 tokens, 8 side by side",
-        *(True, 2.0, "long", _field("speedup"), " x one after another", "long-best"),
+        "an hour in pieces of 30 s and 128 tokens, 16 side by side, best instruction set",
+        *(True, 2.0, "long", _field("speedup"), " x one after another"),
     ),
     Target(
         "process start to a loaded, converted file",
@@ -284,6 +284,24 @@ _SERVE = {
     "median_latency_s": "of all, s",
     "peak_rss_mb": "peak memory, MB",
 }
+
+
+_LONG = {
+    "pieces": "pieces",
+    "seconds": "seconds of each",
+    "tokens": "new tokens of each",
+    "batch": "pieces side by side",
+    "batched_s": "side by side, s",
+    "single_s": "one after another, s",
+    "speedup": "ratio (2 was asked for)",
+    "rtf": "real-time factor, side by side",
+    "peak_rss_mb": "peak memory, MB",
+}
+
+
+def long(figures: Figures) -> str:
+    """An hour in pieces, side by side and one after another."""
+    return _listed(figures, "long", _LONG)
 
 
 def stream(figures: Figures) -> str:

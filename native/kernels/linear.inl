@@ -139,18 +139,6 @@ static void linear_tiles(const LinearJob& job, size_t first, size_t last, float*
     }
 }
 
-// Values up to 255 -> 32 magnitudes and 32 signs, as bytes; returns the sum of the negatives' magnitudes.
-STAPES_INLINE int32_t split_signs(const int16_t* values, uint8_t* bytes) {
-    int32_t negatives = 0;
-    for (int i = 0; i < kBlock; ++i) {
-        const int negative = values[i] < 0;
-        bytes[i] = uint8_t(negative ? -values[i] : values[i]);
-        bytes[kBlock + i] = uint8_t(-negative);
-        negatives += negative ? -values[i] : 0;
-    }
-    return negatives;
-}
-
 static void quantize_block(int highest, const float* x, const QuantizedRow& row, size_t block) {
     VF largest = vf_zero(), poison = vf_zero();
     for (int i = 0; i < kBlock; i += kLanes) {
@@ -160,17 +148,17 @@ static void quantize_block(int highest, const float* x, const QuantizedRow& row,
     }
     const float most = float(highest), peak = vf_hmax(largest);
     const VF inverse = vf_set1(peak > kTinyPeak ? most / peak : 0.0f);
-    int16_t values[kBlock];
-    for (int i = 0; i < kBlock; i += kLanes)
-        vf_store_i16(values + i, vf_round(vf_mul(vf_load(x + i), inverse)));
     row.scales[block] = peak / most + vf_sum(poison);
     int16_t* words = row.words + block * kBlock;
 #if defined(STAPES_BYTE_DOTS)
     if (highest == kCoarsePeak) {
-        row.sums[block] = split_signs(values, reinterpret_cast<uint8_t*>(words));
+        row.sums[block] = split_signs(x, inverse, reinterpret_cast<uint8_t*>(words));
         return;
     }
 #endif
+    int16_t values[kBlock];
+    for (int i = 0; i < kBlock; i += kLanes)
+        vf_store_i16(values + i, vf_round(vf_mul(vf_load(x + i), inverse)));
     for (int i = 0; i < kBlock; i += 4) {
         words[i] = values[i], words[i + 1] = values[i + 2];
         words[i + 2] = values[i + 1], words[i + 3] = values[i + 3];

@@ -6,6 +6,16 @@
 // magnitude, and the sum of these is what it starts from. The sums are the integers that pairs of int16
 // give, at 1.6 times their speed.
 
+// A block of activations, times `inverse`, as 32 magnitudes and then 32 signs; returns the sum of the
+// magnitudes of the negative ones.
+STAPES_INLINE int32_t split_signs(const float* x, VF inverse, uint8_t* bytes) {
+    VI negatives = vi_zero();
+    for (int i = 0; i < kBlock; i += kLanes)
+        negatives = vf_store_signs(bytes + i, bytes + kBlock + i,
+                                   vf_round(vf_mul(vf_load(x + i), inverse)), negatives);
+    return vi_sum(negatives);
+}
+
 // The integer sums of R rows and T tiles over a block, whose weights lie `stride` apart and whose rows
 // of magnitudes and signs lie `row_bytes` apart.
 template <int R, int T>

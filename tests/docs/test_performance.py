@@ -106,6 +106,7 @@ def measured() -> dict[str, dict[str, object]]:
     return {
         "kernels": beside("kernels", *layer, "portable", "--versus", "numpy"),
         "kernels-best": beside("kernels", *layer, "auto"),
+        "kernels-9": beside("kernels", *layer, "auto", "--activation-bits", "9"),
         "decoder-400": decoder(4, 1),
         "decoder-8000": decoder(8, 1),
         "decoder-batch": decoder(4, 2),

@@ -77,6 +77,17 @@ STAPES_INLINE VI vi_dot_quad(VI acc, VI a, const int8_t* quad) {
     memcpy(&word, quad, sizeof word);
     return {_mm512_dpbusd_epi32(acc.v, a.v, _mm512_set1_epi32(word))};
 }
+// Sixteen floats, already whole numbers of at most 8 bits and a sign: their magnitudes as bytes, and a
+// byte for each sign, 255 for minus. Returns acc plus the magnitudes of the negative ones.
+STAPES_INLINE VI vf_store_signs(uint8_t* magnitudes, uint8_t* signs, VF a, VI acc) {
+    __m512i whole = _mm512_cvtps_epi32(a.v);
+    __mmask16 negative = _mm512_movepi32_mask(whole);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(magnitudes),
+                     _mm512_cvtepi32_epi8(_mm512_abs_epi32(whole)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(signs), _mm_movm_epi8(negative));
+    return {_mm512_mask_sub_epi32(acc.v, negative, acc.v, whole)};
+}
+STAPES_INLINE int32_t vi_sum(VI a) { return _mm512_reduce_add_epi32(a.v); }
 // Four neighbouring bytes, the same in every lane.
 STAPES_INLINE VI vi_set1_bytes(const uint8_t* p) {
     int32_t word;

@@ -49,17 +49,20 @@ def _nothing() -> None:
 
 
 def rounds_in_turn(
-    works: Sequence[Callable[[], object]], rounds: int, between: Callable[[], object] = _nothing
+    works: Sequence[Callable[[], object]],
+    rounds: int,
+    between: Callable[[], object] = _nothing,
+    uncounted: int = 1,
 ) -> list[tuple[float, ...]]:
     """Seconds of each piece of work in every round, in which one runs after another.
 
-    One round before them is not counted. `between` runs after every round, that one too, untimed.
+    The first `uncounted` rounds come before those. `between` runs after every round, untimed.
     """
     runs = []
-    for _ in range(rounds + 1):
+    for _ in range(rounds + uncounted):
         runs.append([_settled_seconds_of(work) for work in works])
         between()
-    return list(zip(*runs[1:], strict=True))
+    return list(zip(*runs[uncounted:], strict=True))
 
 
 def in_turn(works: Sequence[Callable[[], object]], rounds: int) -> list[float]:

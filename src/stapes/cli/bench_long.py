@@ -20,7 +20,7 @@ from stapes.options import RuntimeOptions
 @click.option(
     "--pieces",
     type=click.IntRange(min=2, max=1000),
-    default=16,
+    default=120,
     show_default=True,
     help="Pieces of the recording; 120 of 30 s are an hour.",
 )
