@@ -38,6 +38,7 @@ def test_a_bundled_model_is_loaded_in_processes():
     figures = json.loads(result.stdout.splitlines()[-1])
     assert list(figures) == FIELDS
     assert 0 < figures["load_s"] < figures["ready_s"]
+    assert figures["kv_mb"] > 0, "the noise was not transcribed"
     rest = figures["rss_peak_mb"] - figures["weights_mb"] - figures["kv_mb"]
     assert figures["rss_beyond_weights_and_kv_mb"] == pytest.approx(rest, abs=0.2)
     assert figures["weights_mb"] == pytest.approx(3.4, rel=0.1)

@@ -50,7 +50,7 @@ def _transcribe(model: Any, seconds: float) -> int:
 
     noise = 0.05 * np.random.default_rng(0).standard_normal(round(seconds * 16000))
     transcript = model.transcribe(
-        noise.astype(np.float32), sample_rate=16000, max_new_tokens=_NEW_TOKENS
+        noise.astype(np.float32), sample_rate=16000, max_new_tokens=_NEW_TOKENS, vad=False
     )
     positions = transcript.tokens.prompt + transcript.tokens.new
     return int(-(-positions // 512) * model.decoder.new_cache().page_bytes)
