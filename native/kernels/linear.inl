@@ -60,12 +60,12 @@ STAPES_INLINE void by_rows(size_t rows, const F& f) {
 }
 
 // What a group of rows fetches while it passes the blocks of its tiles. The first group, which reads
-// them from memory, fetches ahead; the others, which find them in the caches, share out the blocks of
-// the tiles that come next.
+// them from memory, fetches ahead. The others find them in the caches; where several tiles go together
+// they share out the blocks of those that come next.
 struct Fetch {
     size_t block, step;  // of the next tiles: block, block + step, ...; step 0: ahead
     Fetch(size_t rows, size_t row, size_t group)
-        : block(row / group - 1), step(row ? ceil_div(rows, group) - 1 : 0) {}
+        : block(row / group - 1), step(kFewTiles > 1 && row ? ceil_div(rows, group) - 1 : 0) {}
 
     // At block b of T tiles, which stands at w; a tile has `stride` bytes.
     template <class Q, int T>

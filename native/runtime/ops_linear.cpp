@@ -44,8 +44,9 @@ void run_linear(const Op& op, const Frame& frame) {
     }
     auto scratch = engine.per_thread(kLinearScratchFloats * sizeof(float));
     size_t bytes = tile_bytes(w.format, w.in);
+    const size_t least = rows > kOneTileRows ? kTilesTogether : 1;
     const size_t grain = rows > 8 ? shared_grain(ceil_div(w.out, kTile), engine.pool().threads())
-                                  : std::max(kTilesTogether, kGrainBytes / bytes);
+                                  : std::max(least, kGrainBytes / bytes);
     const size_t tiles = ceil_div(w.out, kTile), parts = ceil_div(rows, kRowsTogether);
     if (parts == 1)
         return engine.pool().parallel(tiles, grain, [&](size_t first, size_t last, int t) {
