@@ -61,16 +61,16 @@ SETS: dict[str, Callable[[int], list[Clip]]] = {
 }
 
 
-def with_transformers(model: Path, weights: str, activation_bits: int, vad: bool) -> Transcriber:
+def with_transformers(args: argparse.Namespace) -> Transcriber:
     """The reference implementation; f32 means bf16 weights computed in f32."""
     import torch
     from transformers import AutoProcessor, Qwen3ASRForConditionalGeneration
 
-    if weights == "q8":
+    if args.weights == "q8":
         raise SystemExit("transformers has no q8 weights; use --runtime stapes")
-    dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[weights]
-    processor = AutoProcessor.from_pretrained(model)
-    network = Qwen3ASRForConditionalGeneration.from_pretrained(model, dtype=dtype).eval()
+    dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[args.weights]
+    processor = AutoProcessor.from_pretrained(args.model)
+    network = Qwen3ASRForConditionalGeneration.from_pretrained(args.model, dtype=dtype).eval()
 
     def transcribe(samples: np.ndarray) -> str:
         inputs = processor.apply_transcription_request(samples).to(dtype=dtype)
@@ -82,12 +82,13 @@ def with_transformers(model: Path, weights: str, activation_bits: int, vad: bool
     return transcribe
 
 
-def with_stapes(model: Path, weights: str, activation_bits: int, vad: bool) -> Transcriber:
+def with_stapes(args: argparse.Namespace) -> Transcriber:
     """This project's own runtime; clips are one piece each unless a speech detector cuts them."""
     import stapes
 
-    network = stapes.load(model, weights=weights, activation_bits=activation_bits)
-    return lambda samples: str(network.transcribe(samples, sample_rate=RATE, vad=vad).text)
+    bits = args.activation_bits
+    network = stapes.load(args.model, weights=args.weights, activation_bits=bits)
+    return lambda samples: str(network.transcribe(samples, sample_rate=RATE, vad=args.vad).text)
 
 
 RUNTIMES = {"transformers": with_transformers, "stapes": with_stapes}
@@ -135,7 +136,7 @@ def main() -> None:
         clips = SETS[args.set](args.clips)
     except MissingRecordingsError as problem:
         raise SystemExit(str(problem)) from None
-    transcribe = RUNTIMES[args.runtime](args.model, args.weights, args.activation_bits, args.vad)
+    transcribe = RUNTIMES[args.runtime](args)
     heard = [transcribe(clip.samples) for clip in clips]
     for clip, text in zip(clips, heard, strict=True):
         if args.errors and text != clip.words:

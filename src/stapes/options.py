@@ -68,8 +68,9 @@ class RuntimeOptions:
             if getattr(self, name) is not None:
                 _require_choice(name, getattr(self, name), WEIGHT_FORMATS)
         _require_choice("kv", self.kv, KV_FORMATS)
-        if self.activation_bits not in (None, *ACTIVATION_BITS):
-            raise RequestError(f"activation_bits must be 13 or 9, not {self.activation_bits!r}.")
+        bits = self.activation_bits
+        if bits is not None and (type(bits) is not int or bits not in ACTIVATION_BITS):
+            raise RequestError(f"activation_bits must be 13 or 9, not {bits!r}.")
         _require_positive("threads", self.threads)
         if self.threads is not None and self.threads > MAX_THREADS:
             raise RequestError(f"threads must be at most {MAX_THREADS}, not {self.threads}.")

@@ -22,17 +22,8 @@ from stapes.models.qwen3_asr.networks import expected_tensors
 from stapes.options import RuntimeOptions
 
 FIELDS = [
-    *(
-        "bench",
-        "synthetic",
-        "seconds",
-        "tokens",
-        "weights",
-        "activation_bits",
-        "threads",
-        "load_s",
-        "mel_s",
-    ),
+    *("bench", "synthetic", "seconds", "tokens", "weights", "activation_bits", "threads"),
+    *("load_s", "mel_s"),
     *("encode_s", "prefill_s", "decode_ms_per_token", "total_s", "rtf", "peak_rss_mb"),
     *("encode_bytes", "encode_gflop", "encode_share_of_sgemm", "prefill_rows"),
     *("prefill_bytes", "prefill_gflop", "prefill_share_of_sgemm"),

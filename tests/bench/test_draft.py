@@ -6,20 +6,12 @@ import json
 
 from click.testing import CliRunner
 
+from bench.fields import HEAD
 from bench.test_asr import small  # noqa: F401  (a fixture)
 from stapes.cli.root import root
 
 FIELDS = [
-    *(
-        "bench",
-        "synthetic",
-        "weights",
-        "activation_bits",
-        "threads",
-        "instruction_set",
-        "positions",
-        "tokens",
-    ),
+    *(*HEAD, "positions", "tokens"),
     *("different_ids", "plain_s", "drafted_s", "share"),
 ]
 

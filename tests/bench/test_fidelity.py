@@ -166,6 +166,22 @@ def test_the_last_line_is_the_json_object(folder, tmp_path):
     assert q8["first_16"] > q4["first_16"]
 
 
+def test_the_bits_of_activations_reach_the_runs_of_q8(folder, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("A few words are enough. " * 5, encoding="utf-8")
+    arguments = ["--model", str(folder), "--weights", "q8", "--text", str(text), "--threads", "1"]
+
+    def measured(*more: str) -> tuple[int, list[float]]:
+        result = CliRunner().invoke(root, ["bench", "fidelity", *arguments, *more])
+        figures = json.loads(result.stdout.splitlines()[-1])
+        return figures["activation_bits"], [row["ratio_error"] for row in figures["formats"]]
+
+    assert measured() == measured("--activation-bits", "13")
+    bits, (exact, coarse) = measured("--activation-bits", "9")
+    assert (bits, exact) == (9, 0)
+    assert coarse != measured()[1][1]
+
+
 def test_a_peer_gets_the_same_ids_and_what_f32_gave(folder):
     given = {}
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from bench.test_asr import small, small_decoder  # noqa: F401  (fixtures)
 from stapes.bench import kernels, measure
+from stapes.bench.kernels import KernelBench, OurLayers
+from stapes.bench.synthetic import activation_bits
 from stapes.cli.root import root
 from stapes.errors import RequestError
+from stapes.graph import NO_TRACE, Engine
+from stapes.options import RuntimeOptions
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +48,24 @@ def test_kernels_gives_a_row_for_every_format_and_number_of_rows():
     assert figures["streaming_read_gb_s"] > 0
     assert figures["sgemm_gflops"] > 0
     assert "versus" not in figures
+
+
+def test_kernels_beside_activations_of_9_bits():
+    sizes = ("kernels", "--format", "q8", "--rows", "1", "--out", "640", "--in", "640")
+    assert run(*sizes)["activation_bits"] == 13
+    assert run(*sizes, "--activation-bits", "9")["activation_bits"] == 9
+
+    def layer(bits):
+        bench = KernelBench(64, 64, activation_bits=bits)
+        return OurLayers(Engine(1), "q8", bench, NO_TRACE).runner(3)()
+
+    assert not np.array_equal(layer(13)["y"], layer(9)["y"])
+
+
+@pytest.mark.parametrize(("name", "bits"), [("qwen3-asr-0.6b", 9), ("vevo2-ar", 13)])
+def test_random_models_take_the_activations_of_their_kind(name, bits):
+    assert activation_bits(name, RuntimeOptions()) == bits
+    assert activation_bits(name, RuntimeOptions(activation_bits=22 - bits)) == 22 - bits
 
 
 def test_kernels_beside_numpy():

@@ -7,21 +7,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from bench.fields import HEAD
 from bench.test_asr import small  # noqa: F401  (a fixture)
 from stapes.bench import serve
 from stapes.cli.root import root
 
 FIELDS = [
-    *(
-        "bench",
-        "synthetic",
-        "weights",
-        "activation_bits",
-        "threads",
-        "instruction_set",
-        "clients",
-        "slots",
-    ),
+    *(*HEAD, "clients", "slots"),
     *("tokens", "tokens_per_request"),
     *("requests", "audio_s_per_s", "single_audio_s_per_s", "throughput_ratio", "tokens_per_s"),
     *("single_tokens_per_s", "median_latency_s", "worst_latency_s", "single_median_latency_s"),

@@ -31,15 +31,7 @@ class ModelLoader:
 
     def __call__(self) -> SpeechModel:
         """Load it."""
-        options = self.options
-        return stapes.load(
-            self.model,
-            weights=options.weights,
-            encoder_weights=options.encoder_weights,
-            kv=options.kv,
-            threads=options.threads,
-            activation_bits=options.activation_bits,
-        )
+        return stapes.load(self.model, **vars(self.options))
 
 
 Load = Callable[[], "SpeechModel"]

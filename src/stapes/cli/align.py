@@ -15,7 +15,7 @@ from stapes.cli.loading import open_aligner
 from stapes.cli.parameters import DEFAULT_ALIGNER, model_options, trace_option
 from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
-from stapes.options import ActivationBits, KvFormat, RuntimeOptions, WeightFormat
+from stapes.options import RuntimeOptions
 from stapes.output.files import STDIN
 from stapes.output.formats import FORMATS
 
@@ -78,12 +78,8 @@ def command(
     model: str,
     language: str | None,
     format_: str,
-    weights: WeightFormat | None,
-    encoder_weights: WeightFormat | None,
-    kv: KvFormat,
-    threads: int | None,
-    activation_bits: ActivationBits | None,
     trace: Path | None,
+    **runtime: object,
 ) -> int:
     """Tell when each word of a known text is spoken in a recording of up to 300 s.
 
@@ -94,8 +90,8 @@ def command(
     if STDIN == audio == text_file:
         raise RequestError("standard input (-) holds the recording or the text, not both.")
     text = _read_text(text_file)
-    runtime = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
-    return run(Job(audio, text, model, _canonical(language), format_, runtime, trace))
+    held = RuntimeOptions(**runtime)  # type: ignore[arg-type]
+    return run(Job(audio, text, model, _canonical(language), format_, held, trace))
 
 
 def run(job: Job) -> int:

@@ -17,7 +17,7 @@ from stapes.cli.interrupt import interruptible
 from stapes.cli.parameters import model_option, model_options
 from stapes.cli.transcribe import command as transcribe
 from stapes.errors import RequestError
-from stapes.options import ActivationBits, KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
+from stapes.options import RuntimeOptions, TranscribeOptions
 
 if TYPE_CHECKING:
     from stapes.batch.results import Results
@@ -97,15 +97,11 @@ def command(
     model: str,
     language: str | None,
     context: str,
-    weights: WeightFormat | None,
-    encoder_weights: WeightFormat | None,
-    kv: KvFormat,
-    threads: int | None,
-    activation_bits: ActivationBits | None,
     max_new_tokens: int | None,
     batch: int | None,
     chunk_seconds: float,
     no_vad: bool,
+    **runtime: object,
 ) -> int:
     """Transcribe the recordings of a manifest, and go on where an earlier call was ended.
 
@@ -122,7 +118,7 @@ def command(
     """
     from stapes.text.languages import canonical_language
 
-    runtime = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
+    held = RuntimeOptions(**runtime)  # type: ignore[arg-type]
     options = TranscribeOptions(
         language=None if language is None else canonical_language(language),
         context=context,
@@ -131,7 +127,7 @@ def command(
         chunk_seconds=chunk_seconds,
         vad=not no_vad,
     )
-    return run(Job(manifest, out, model, workers, ray, retry_failed, runtime, options))
+    return run(Job(manifest, out, model, workers, ray, retry_failed, held, options))
 
 
 def run(job: Job) -> int:

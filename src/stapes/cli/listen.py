@@ -16,7 +16,7 @@ from stapes.cli.interrupt import interruptible
 from stapes.cli.loading import open_aligner, open_speech
 from stapes.cli.parameters import chosen_aligner, model_option, model_options, words_options
 from stapes.errors import RequestError, StapesError
-from stapes.options import ActivationBits, KvFormat, RuntimeOptions, WeightFormat
+from stapes.options import RuntimeOptions
 from stapes.output.files import STDIN
 
 if TYPE_CHECKING:
@@ -108,11 +108,7 @@ def command(
     no_vad: bool,
     words: bool,
     aligner: str,
-    weights: WeightFormat | None,
-    encoder_weights: WeightFormat | None,
-    kv: KvFormat,
-    threads: int | None,
-    activation_bits: ActivationBits | None,
+    **runtime: object,
 ) -> int:
     """Transcribe a microphone, standard input (-) or a file while it is heard.
 
@@ -133,7 +129,7 @@ def command(
     policy = StreamPolicy(
         step_s=step, silence_s=silence, max_lag_s=max(_MOST_LAG_S, step) if live else None
     )
-    runtime = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
+    held = RuntimeOptions(**runtime)  # type: ignore[arg-type]
     return run(
         Job(
             source,
@@ -142,7 +138,7 @@ def command(
             fast,
             as_json,
             model,
-            runtime,
+            held,
             language,
             context,
             not no_vad,

@@ -21,15 +21,7 @@ def open_speech(name: str, runtime: RuntimeOptions, tracer: Tracer | None = None
 
     path = ready_model(name, runtime, SPEECH)
     with reporter_for_stderr().loading(name):
-        return stapes.load(
-            path,
-            weights=runtime.weights,
-            encoder_weights=runtime.encoder_weights,
-            kv=runtime.kv,
-            threads=runtime.threads,
-            activation_bits=runtime.activation_bits,
-            tracer=tracer,
-        )
+        return stapes.load(path, **vars(runtime), tracer=tracer)
 
 
 def open_aligner(name: str, runtime: RuntimeOptions, tracer: Tracer | None = None) -> ForcedAligner:
@@ -41,12 +33,4 @@ def open_aligner(name: str, runtime: RuntimeOptions, tracer: Tracer | None = Non
 
     path = ready_model(name, runtime, ALIGNERS)
     with reporter_for_stderr().loading(name):
-        return stapes.load_aligner(
-            path,
-            weights=runtime.weights,
-            encoder_weights=runtime.encoder_weights,
-            kv=runtime.kv,
-            threads=runtime.threads,
-            activation_bits=runtime.activation_bits,
-            tracer=tracer,
-        )
+        return stapes.load_aligner(path, **vars(runtime), tracer=tracer)

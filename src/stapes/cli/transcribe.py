@@ -23,7 +23,7 @@ from stapes.cli.parameters import (
 )
 from stapes.cli.tracing import tracing
 from stapes.errors import AudioError, CapacityError, RequestError
-from stapes.options import ActivationBits, KvFormat, RuntimeOptions, TranscribeOptions, WeightFormat
+from stapes.options import RuntimeOptions, TranscribeOptions
 from stapes.output.files import STDIN
 from stapes.output.formats import ALL, FORMATS, format_names
 
@@ -122,11 +122,6 @@ def command(
     context: str,
     listed_formats: str,
     output_dir: Path | None,
-    weights: WeightFormat | None,
-    encoder_weights: WeightFormat | None,
-    kv: KvFormat,
-    threads: int | None,
-    activation_bits: ActivationBits | None,
     max_new_tokens: int | None,
     batch: int | None,
     chunk_seconds: float,
@@ -135,6 +130,7 @@ def command(
     words: bool,
     aligner: str,
     trace: Path | None,
+    **runtime: object,
 ) -> int:
     """Transcribe recordings: files that hold sound, or - for standard input.
 
@@ -150,7 +146,7 @@ def command(
     and --context.
     """
     formats = _formats(listed_formats)
-    runtime = RuntimeOptions(weights, kv, threads, encoder_weights, activation_bits)
+    held = RuntimeOptions(**runtime)  # type: ignore[arg-type]
     options = TranscribeOptions(
         language=_canonical(language),
         context=context,
@@ -160,7 +156,7 @@ def command(
         vad=not no_vad,
     )
     timed_by = chosen_aligner(words, aligner)
-    return run(Job(audio, model, formats, output_dir, runtime, options, trace, resume, timed_by))
+    return run(Job(audio, model, formats, output_dir, held, options, trace, resume, timed_by))
 
 
 def run(job: Job) -> int:

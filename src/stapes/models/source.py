@@ -6,17 +6,18 @@ converting is loading through a `RecordingSource` and writing what was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from stapes.decoder import DecoderSpec
+from stapes.decoder import Decoder, DecoderSpec, read_weights
 from stapes.decoder.weights import Shapes
-from stapes.graph import Engine
+from stapes.graph import Engine, NativeExecutor, NoTracer
 from stapes.models.tied_head import check_tied_head
-from stapes.options import RuntimeOptions
+from stapes.options import ActivationBits, RuntimeOptions
 from stapes.system import default_threads
 from stapes.tensors import check_tensors, open_safetensors
 from stapes.text.folder import Folder
@@ -83,6 +84,30 @@ def checkpoint_readers(source: TensorSource, engine: Engine, options: RuntimeOpt
         for format in (options.encoder_format, options.decoder_format)
     )
     return Readers(engine, encoder, decoder)
+
+
+def executors(
+    readers: Readers, options: RuntimeOptions, tracer: NoTracer, bits: ActivationBits = 13
+) -> Callable[..., NativeExecutor]:
+    """What makes an executor of a plan, on the readers' engine.
+
+    `bits` are those of activations beside q8 weights unless the options ask for others.
+    """
+    asked = options.activation_bits or bits
+    return partial(NativeExecutor, engine=readers.engine, tracer=tracer, activation_bits=asked)
+
+
+def read_decoder(
+    spec: DecoderSpec,
+    readers: Readers,
+    options: RuntimeOptions,
+    tracer: NoTracer,
+    bits: ActivationBits = 13,
+) -> Decoder:
+    """Read a decoder's weights and build what runs it; see `executors` for `bits`."""
+    weights = read_weights(readers.decoder, spec)
+    make_executor = executors(readers, options, tracer, bits)
+    return Decoder(spec, weights, make_executor, options.kv, tracer=tracer)
 
 
 #: Files that name added tokens, the short ones first.

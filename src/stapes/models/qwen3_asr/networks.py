@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
-from stapes.decoder import Decoder, DecoderSpec, read_weights
+from stapes.decoder import Decoder
 from stapes.decoder import expected_tensors as decoder_tensors
 from stapes.decoder.weights import Shapes
 from stapes.errors import ConfigError
-from stapes.graph import NO_TRACE, Engine, NativeExecutor, NoTracer
+from stapes.graph import NO_TRACE, Engine, NoTracer
 from stapes.models.qwen3_asr.config import Qwen3AsrConfig
 from stapes.models.qwen3_asr.encoder import AudioEncoder
 from stapes.models.qwen3_asr.encoder_weights import EncoderLoader
 from stapes.models.qwen3_asr.encoder_weights import expected_tensors as encoder_tensors
-from stapes.models.source import Readers, checkpoint_readers
+from stapes.models.source import Readers, checkpoint_readers, executors, read_decoder
 from stapes.options import ActivationBits, RuntimeOptions
 from stapes.system import default_threads
 from stapes.weights import TensorSource
@@ -58,23 +56,8 @@ def networks_from(
             f"The encoder's output_dim is {config.encoder.output_dim}, but the decoder's "
             f"hidden_size is {config.decoder.hidden_size}."
         )
-    make_executor = executors(readers, options, tracer)
+    make_executor = executors(readers, options, tracer, ACTIVATION_BITS)
     loader = EncoderLoader(readers.encoder, config.encoder_names)
     encoder = AudioEncoder(config.encoder, loader.load(config.encoder), make_executor)
-    return Networks(encoder, decoder_from(config.decoder, readers, options, tracer))
-
-
-def decoder_from(
-    spec: DecoderSpec, readers: Readers, options: RuntimeOptions, tracer: NoTracer
-) -> Decoder:
-    """Read the decoder's weights and build its executors."""
-    weights = read_weights(readers.decoder, spec)
-    return Decoder(spec, weights, executors(readers, options, tracer), options.kv, tracer=tracer)
-
-
-def executors(
-    readers: Readers, options: RuntimeOptions, tracer: NoTracer
-) -> Callable[..., NativeExecutor]:
-    """What makes an executor of a plan, on the readers' engine."""
-    bits = options.activation_bits or ACTIVATION_BITS
-    return partial(NativeExecutor, engine=readers.engine, tracer=tracer, activation_bits=bits)
+    decoder = read_decoder(config.decoder, readers, options, tracer, ACTIVATION_BITS)
+    return Networks(encoder, decoder)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-from stapes.decoder import Decoder, expected_tensors, read_weights
+from stapes.decoder import expected_tensors
 from stapes.errors import CapacityError, ModelError
-from stapes.graph import NO_TRACE, NativeExecutor, NoTracer
+from stapes.graph import NO_TRACE, NoTracer
 from stapes.models.description import Description, Part
 from stapes.models.qwen_text.chat_template import read_bos_token, read_chat_template
 from stapes.models.qwen_text.config import read_config, read_prefix_ids
 from stapes.models.qwen_text.model import TextModel
 from stapes.models.qwen_text.shown import read_shown_ids
 from stapes.models.registry import open_source
-from stapes.models.source import ModelSource
+from stapes.models.source import ModelSource, read_decoder
 from stapes.options import RuntimeOptions
 
 
@@ -47,14 +45,7 @@ def load_source(
     tokenizer = source.tokenizer()
     spec = read_config(source.files, tokenizer)
     with source.readers(expected_tensors(spec), spec, options) as readers:
-        weights = read_weights(readers.decoder, spec)
-        make_executor: Callable[..., NativeExecutor] = partial(
-            NativeExecutor,
-            engine=readers.engine,
-            tracer=tracer,
-            activation_bits=options.activation_bits or 13,
-        )
-        decoder = Decoder(spec, weights, make_executor, options.kv, tracer=tracer)
+        decoder = read_decoder(spec, readers, options, tracer)
     prefix_ids = read_prefix_ids(source.files, spec.vocab_size)
     model = TextModel(
         name,

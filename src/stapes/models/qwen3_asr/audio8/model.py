@@ -20,9 +20,9 @@ from stapes.models.qwen3_asr.config import CHUNK_FRAMES
 from stapes.models.qwen3_asr.encoder_weights import EncoderLoader
 from stapes.models.qwen3_asr.encoder_weights import expected_tensors as encoder_tensors
 from stapes.models.qwen3_asr.model import Transcriber
-from stapes.models.qwen3_asr.networks import Networks, decoder_from, executors
+from stapes.models.qwen3_asr.networks import ACTIVATION_BITS, Networks
 from stapes.models.qwen3_asr.postprocess import Answer
-from stapes.models.source import ModelSource, Readers
+from stapes.models.source import ModelSource, Readers, executors, read_decoder
 from stapes.options import RuntimeOptions
 from stapes.text.repetition import collapse_repetitions
 from stapes.text.tokenizer import Tokenizer
@@ -67,8 +67,10 @@ def networks_from(
     """Read the weights, which are known to be there, and build the executors."""
     tower = EncoderLoader(readers.encoder, config.encoder_names).load(config.encoder)
     adapter = read_adapter(readers.encoder, config.adapter)
-    encoder = Audio8Encoder(config, tower, adapter, executors(readers, options, tracer))
-    return Networks(encoder, decoder_from(config.decoder, readers, options, tracer))
+    make_executor = executors(readers, options, tracer, ACTIVATION_BITS)
+    encoder = Audio8Encoder(config, tower, adapter, make_executor)
+    decoder = read_decoder(config.decoder, readers, options, tracer, ACTIVATION_BITS)
+    return Networks(encoder, decoder)
 
 
 def load_source(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import cast
 
-from stapes.decoder import Decoder, DecoderSpec, expected_tensors, read_weights
-from stapes.graph import NativeExecutor, NoTracer
+from stapes.decoder import DecoderSpec, expected_tensors
+from stapes.graph import NoTracer
 from stapes.models.config_reader import ConfigReader
 from stapes.models.decoder_config import decoder_spec
 from stapes.models.description import Description, Part
 from stapes.models.registry import VOICE, load_kind
-from stapes.models.source import ModelSource
+from stapes.models.source import ModelSource, read_decoder
 from stapes.models.vevo2.autoregressive.decoder import Vevo2Decoder
 from stapes.models.vevo2.autoregressive.options import DEFAULT_REPETITION_PENALTY
 from stapes.models.vevo2.autoregressive.tokens import CONTENT_STYLE_HZ, CodeTokens, read_code_tokens
@@ -54,14 +52,7 @@ def load_source(
     spec, tokens = read_config(source.files, tokenizer)
     penalty = read_repetition_penalty(source.files)
     with source.readers(expected_tensors(spec), spec, options) as readers:
-        weights = read_weights(readers.decoder, spec)
-        make_executor: Callable[..., NativeExecutor] = partial(
-            NativeExecutor,
-            engine=readers.engine,
-            tracer=tracer,
-            activation_bits=options.activation_bits or 13,
-        )
-        decoder = Decoder(spec, weights, make_executor, options.kv, tracer=tracer)
+        decoder = read_decoder(spec, readers, options, tracer)
     load_s = time.perf_counter() - started
     tracer.stage("load", started, started + load_s)
     return Vevo2Decoder(name, decoder, tokenizer, tokens, penalty, load_s)
