@@ -59,24 +59,24 @@ STAPES_INLINE void by_rows(size_t rows, const F& f) {
     run_tail<N - 1>(rows - row, row, f);
 }
 
-// What a group of rows fetches while it passes the blocks of its tiles. The first group, which reads
-// them from memory, fetches ahead. The others find them in the caches; where several tiles go together
-// they share out the blocks of those that come next.
+// What a group of rows fetches while it passes the blocks of its tiles: what lies ahead in them, and,
+// where several tiles go together, its share of the tiles that come next. The first group, which reads
+// from memory, has no share: the others find its blocks in the caches and leave memory to wait for.
 struct Fetch {
-    size_t block, step;  // of the next tiles: block, block + step, ...; step 0: ahead
+    size_t block, step;  // its share: blocks `block`, `block` + `step`, ... of the next tiles
     Fetch(size_t rows, size_t row, size_t group)
-        : block(row / group - 1), step(kFewTiles > 1 && row ? ceil_div(rows, group) - 1 : 0) {}
+        : block(row ? row / group - 1 : size_t(-1)), step(ceil_div(rows, group) - 1) {}
 
     // At block b of T tiles, which stands at w; a tile has `stride` bytes.
     template <class Q, int T>
     __attribute__((always_inline)) void at(size_t b, const uint8_t* w, size_t stride) {
-        if (step && b != block) return;
-        const size_t offset = step ? T * stride : kPrefetchBytes;
         for (int t = 0; t < T; ++t)
-            for (size_t line = 0; line < Q::bytes; line += 64) {
-                const uint8_t* p = w + t * stride + offset + line;
-                step ? prefetch_far(p) : prefetch(p);
-            }
+            for (size_t line = 0; line < Q::bytes; line += 64)
+                prefetch(w + t * stride + kPrefetchBytes + line);
+        if (T == 1 || b != block) return;
+        for (int t = 0; t < T; ++t)
+            for (size_t line = 0; line < Q::bytes; line += 64)
+                prefetch_far(w + (T + t) * stride + line);
         block += step;
     }
 };

@@ -4,7 +4,7 @@
 // An activation is a magnitude of 8 bits, which the product takes as an unsigned byte, and a sign, which
 // goes over to the weight: ~w is -w - 1, so that every negative activation leaves the sum short of its
 // magnitude, and the sum of these is what it starts from. The sums are the integers that pairs of int16
-// give, at 1.6 times their speed.
+// give, at 1.3 times their speed (`stapes bench kernels`, 256 rows, in turn).
 
 // A block of activations, times `inverse`, as 32 magnitudes and then 32 signs; returns the sum of the
 // magnitudes of the negative ones.

@@ -25,7 +25,7 @@ class NativeExecutor:
         engine: threads and kernels; may be shared by many executors, which then take turns.
         tracer: records the runs.
         activation_bits: to which activations are rounded beside q8 weights, 13 or 9. With 9, the
-            kernels for AVX-512 multiply bytes, 1.6 times as fast; the others gain nothing.
+            kernels for AVX-512 multiply bytes, 1.3 times as fast; the others gain nothing.
     """
 
     def __init__(
